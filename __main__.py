@@ -1,0 +1,6 @@
+"""`python -m infopt`."""
+
+from infopt.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What it runs on: accelerators, links, instances, prices, calibration records."""

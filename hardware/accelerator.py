@@ -1,0 +1,75 @@
+"""One accelerator: what it holds, how fast it reads, what it computes, and where each figure came from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["vendor", "measured", "assumed", "user"]
+MemoryClass = Literal["hbm", "gddr", "lpddr", "ddr"]
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """Where one figure came from."""
+
+    kind: Kind
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection between devices of one node.
+
+    bytes_per_s       one direction, per device, all links together
+    peer_bytes_per_s  one direction to a single peer, where links are point to point (AMD), else None
+    """
+
+    type: str
+    bytes_per_s: float
+    peer_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One device (for `gpus` of them see the scenario).
+
+    memory_bytes          marketing figure (GB = 1e9, or GiB for parts sold that way)
+    driver_memory_bytes   total the driver lists (nvidia-smi), None where never seen
+    usable_memory_bytes   total CUDA and the engines see and multiply by their fraction
+    bandwidth_bytes_per_s memory bandwidth
+    peak_flop_per_s       dense peak by format: fp32, tf32, fp16, bf16, fp8, int8, fp4
+    usd_per_hour          list price, None where no dated source exists
+    data                  kind and source by field name
+    """
+
+    id: str
+    vendor: str
+    memory_class: MemoryClass
+    memory_bytes: int
+    driver_memory_bytes: int | None
+    usable_memory_bytes: int
+    bandwidth_bytes_per_s: float
+    peak_flop_per_s: Mapping[str, float]
+    link: Link | None = None
+    pcie: Link | None = None
+    tdp_watts: float | None = None
+    compute_capability: str | None = None
+    devices_per_node: int | None = None
+    usd_per_hour: float | None = None
+    price_date: str | None = None
+    data: Mapping[str, Datum] = field(default_factory=dict)
+    calibration: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareChoice:
+    """What `--hw` named: an accelerator and, where the text said so, how many.
+
+    resolved_as  how the text was read, for the report ("p5.48xlarge = 8 x H100-SXM5-80GB")
+    """
+
+    accelerator: Accelerator
+    gpus: int | None
+    resolved_as: str
+    usd_per_hour: float | None = None  # of the whole instance, where an instance type was named

@@ -1,0 +1,1 @@
+"""The arithmetic: pure functions from a scenario to named terms."""

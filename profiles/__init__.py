@@ -1,0 +1,1 @@
+"""What is served: model geometry, weight and cache formats, engines, workloads."""

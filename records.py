@@ -1,0 +1,83 @@
+"""Read one YAML record from disk, strictly.
+
+A record is one file; its name is the file's stem. Only the record asked for is parsed: the catalogue
+is never read as a whole at start-up. Unknown fields and text where a number is due are errors.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from infopt.errors import InfoptError, unknown_name
+
+ROOT = Path(__file__).resolve().parent
+MAX_YAML_BYTES = 10_000_000
+MAX_YAML_NODES = 200_000
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Record(BaseModel):
+    """Base of every file record: frozen, strict, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
+
+
+R = TypeVar("R", bound=Record)
+
+
+class _NoAliasLoader(_Loader):  # type: ignore[misc]
+    """A safe loader that refuses aliases, so that no file can expand to more than its own size."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            event = self.peek_event()
+            raise yaml.constructor.ConstructorError(
+                None, None, f"alias *{event.anchor} is not allowed", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+def read_yaml(path: Path) -> Any:
+    """Parse one YAML document from `path`; aliases, oversized files and bad syntax are errors."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_YAML_BYTES:
+            raise InfoptError(f"{path}: {size} bytes is more than the {MAX_YAML_BYTES} read as YAML")
+        text = path.read_text(encoding="utf-8")
+        return yaml.load(text, Loader=_NoAliasLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "nested too deeply"
+        raise InfoptError(f"{path}{where}: not readable as YAML: {problem}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InfoptError(f"{path}: cannot be read: {error}") from error
+
+
+def validate_record(kind: type[R], data: Any, where: str) -> R:
+    """`data` as a record of type `kind`; the first problem becomes a one-line error naming the field."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the record"
+        raise InfoptError(f"{where}: {field}: {first['msg']}") from error
+
+
+@cache
+def names_in(folder: Path) -> tuple[str, ...]:
+    """Names of the records in a data folder, sorted."""
+    return tuple(sorted(e.name[:-5] for e in os.scandir(folder) if e.name.endswith(".yaml")))
+
+
+def load_record(kind: type[R], folder: Path, name: str, what: str, remedy: str) -> R:
+    """The record `name` of `folder`; an unknown name lists the nearest ones."""
+    path = folder / f"{name}.yaml"
+    if os.sep in name or not path.is_file():
+        raise unknown_name(what, name, names_in(folder), remedy)
+    return validate_record(kind, read_yaml(path), str(path))

@@ -1,0 +1,1 @@
+"""Many scenarios, or a scenario beside a measurement."""
