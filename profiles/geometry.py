@@ -243,9 +243,7 @@ class ModelProfile:
     @property
     def params_active_with_embeddings(self) -> int:
         """Convention 1: every matrix a token touches, both embeddings counted whole."""
-        idle = sum(
-            run.layers * (run.feed_forward.params - run.feed_forward.params_active) for run in self.runs
-        )
+        idle = sum(run.layers * (run.feed_forward.params - run.feed_forward.params_active) for run in self.runs)
         return self.params_total - idle
 
     @property
