@@ -1,12 +1,53 @@
-# Each target makes the environment it needs; `make plan` and `make test` work in a fresh clone.
-PYTHON ?= python3
+# Each target makes the environment it needs, so every one of them works in a fresh clone with Python 3.11 alone.
+# `make plan` installs the package only; the others add the development tools to the same environment.
+PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 
-.PHONY: plan test check clean
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --constraint constraints.txt
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+.PHONY: plan test check bench wheel clean
+
+plan: $(VENV)/.package-ready
+	$(BIN)/infopt plan --model 70b --ctx 32k
+
+test: $(VENV)/.dev-ready
+	$(BIN)/pytest -n $(WORKERS)
+
+check: $(VENV)/.dev-ready .links/infopt
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/test_startup_modules.py
+
+bench: wheel
+	$(BIN)/python bench/startup.py
+
+# A stale build folder would put deleted modules into the wheel.
+wheel: $(VENV)/.dev-ready
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
+	@ls dist/*.whl
+
+clean:
+	rm -rf $(VENV) .links build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "infopt needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@mkdir -p .links && ln -sfn .. .links/infopt
+
+$(VENV)/.package-ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable .
 	@touch $@
+
+$(VENV)/.dev-ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.package-ready
+
+# mypy cannot see through an editable install of a mapped root; a link gives it a folder called infopt.
+.links/infopt:
+	mkdir -p .links
+	ln -sfn .. $@
