@@ -1,0 +1,262 @@
+"""Write the model catalogue from public configurations: a maintainer's tool, not needed at run time.
+
+    python tools/build_catalogue.py --out profiles/data/models --published tests/data/published_params.csv \
+        --configs FOLDER --records FILE.jsonl [--records MORE.jsonl] --overlay FILE.yaml
+
+--records  one JSON object a line: id, source, source_quality, config, published_* (see `from_record`)
+--configs  a folder of copies `<org>--<name>_config.json` (+ `_hf_quant_config.json`), preferred over a record's reduced config
+--overlay  decisions by id: drop, rename, set, unset, note, explained, published, base
+
+A record's figure marked `recalled_not_seen` is dropped: it is nobody's published number.
+"""
+
+import argparse
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# Keys of a config.json that say nothing about size, cache or stored format.
+NOISE = re.compile(
+    r"^(_.*|.*_token_id|.*_token_index|.*token_ids?|auto_map|attention_dropout|hidden_dropout|.*_dropout|initializer_.*|use_cache|transformers_version|"
+    r"bos_.*|eos_.*|pad_.*|.*_eps|.*epsilon|rope_theta|.*_rope_theta|rope_interleave|id2label|label2id|output_(attentions|hidden_states|router_logits|scores)|"
+    r"return_dict.*|router_aux_loss_coef|aux_loss_alpha|seq_aux|pretraining_tp|ep_size|time_step_(floor|limit|max|min)|pruned_heads|temperature|top_p|top_k|"
+    r"typical_p|do_sample|early_stopping|diversity_penalty|.*_length|.*_penalty|no_repeat_ngram_size|encoder_no_repeat_ngram_size|num_beams|num_beam_groups|"
+    r"num_return_sequences|remove_invalid_values|torchscript|use_bfloat16|chunk_size_feed_forward|tf_legacy_loss|tie_encoder_decoder|is_(de|en)co.*|"
+    r"cross_attention_.*|add_cross_attention|problem_type|tokenizer_class|prefix|finetuning_task|task_specific_params|.*suppress_tokens|bad_words_ids|"
+    r"num_logits_to_keep|rescale_prenorm_residual|residual_in_fp32|use_mamba_kernels|.*_placeholder|router_jitter_noise|.*logit_softcapping|swiglu_.*|"
+    r"routed_scaling_factor|norm_topk_prob|scoring_func|topk_method|indexer_rope_interleave|num_reward_heads|ignore_index|hc_(eps|sinkhorn_iters)|"
+    r"image_grid_pinpoints|max_window_layers|compress_rope_theta|activation_situ.*|gate_lower_bound|moe_router_dtype|.*_attn_implementation|"
+    r"layer_norm_epsilon|rescale_.*|moe_shared_expert_overlap|use_unified_vision_chunk|video_attn_type|language_model_only)$"
+)  # fmt: skip
+NULL_MEANS = {"q_lora_rank", "sliding_window", "head_dim"}  # here null is an answer: no low rank, no window
+SHARED_MEANING = {"rope_scaling", "rope_parameters"}
+
+
+def trim(config: dict[str, Any]) -> dict[str, Any]:
+    """The decisive fields of a config, in the order of their names, nested configs included."""
+    kept: dict[str, Any] = {}
+    for key, value in sorted(config.items()):
+        if key == "quantization_config" and isinstance(value, dict):
+            kept[key] = trim_quantization(value)
+        elif key in ("text_config", "vision_config", "audio_config", "linear_attn_config", "sparse_attention_config"):
+            if isinstance(value, dict):
+                kept[key] = trim(value)
+        elif key in SHARED_MEANING:
+            short = trim_rope(value)
+            if short:
+                kept[key] = short
+        elif (value is not None or key in NULL_MEANS) and not NOISE.match(key):
+            kept[key] = value
+    return kept
+
+
+def trim_rope(rope: Any) -> dict[str, Any]:
+    """Only what changes the usable context: kind, factor and the length it starts from."""
+    if not isinstance(rope, dict):
+        return {}
+    names = ("rope_type", "type", "factor", "original_max_position_embeddings")
+    return {name: rope[name] for name in names if name in rope and rope[name] != "default"}
+
+
+def trim_quantization(quantization: dict[str, Any]) -> dict[str, Any]:
+    """The storage format and what it skips; activations and calibration details left out."""
+    noise = ("producer", "quantization_status", "observer", "observer_kwargs", "actorder", "block_structure", "dynamic")
+    clean: dict[str, Any] = {}
+    for key, value in quantization.items():
+        if key in noise or value is None or value == {}:
+            continue
+        if isinstance(value, dict):
+            clean[key] = trim_quantization(value)
+        elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            clean[key] = fold_layers(value)
+        else:
+            clean[key] = value
+    return clean
+
+
+def fold_layers(patterns: list[str]) -> list[str]:
+    """Module patterns that repeat for many layer numbers, once each: `layers.{0..3}.mlp` as `layers.[0-3].mlp`.
+
+    A stem named for more than two layers becomes one regular expression listing the numbers.
+    """
+    stems: dict[str, list[int]] = {}
+    order: list[str] = []
+    for pattern in patterns:
+        match = re.match(r"^(.*?layers\.)(\d+)(?!\d)(.*)$", pattern)
+        stem = f"{match[1]}#{match[3]}" if match and not pattern.startswith("re:") else pattern
+        if stem not in stems:
+            stems[stem] = []
+            order.append(stem)
+        if match and not pattern.startswith("re:"):
+            stems[stem].append(int(match[2]))
+    folded: list[str] = []
+    for stem in order:
+        numbers = sorted(stems[stem])
+        if len(numbers) <= 2:
+            folded += [stem.replace("#", str(n), 1) for n in numbers] or [stem]
+            continue
+        before, after = stem.split("#", 1)
+        body = re.escape(after).replace(r"\*", ".*")
+        folded.append(f"re:{re.escape(before)}({'|'.join(map(str, numbers))}){body}")
+    return folded
+
+
+class Dumper(yaml.SafeDumper):
+    """Mappings in block style, short lists on one line, no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
+    flat = not any(isinstance(item, dict) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
+
+
+Dumper.add_representer(list, _list)
+
+
+def published_of(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The record's published total, None where nobody was seen to publish it."""
+    basis, total = record.get("published_basis"), record.get("published_total_params")
+    if basis in (None, "none", "recalled_not_seen") or not total:
+        return None
+    figure = {"params_total": int(total), "basis": basis, "source": record.get("published_source") or ""}
+    if basis == "model_name_rounded":
+        figure.update(name_figure(record["id"]))
+    return figure
+
+
+def name_figure(model_id: str) -> dict[str, Any]:
+    """`-32B-` in a model's name as a count and its printed digits."""
+    found = re.search(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z0-9])", model_id.split("/")[-1])
+    if not found:
+        return {}
+    scale = 10**9 if found[2] in "Bb" else 10**6
+    total = round(float(found[1]) * scale)
+    return {"params_total": total, "digits": len(found[1].replace(".", "")), "source": "the model's name"}
+
+
+def from_record(record: dict[str, Any], configs: Path | None) -> dict[str, Any]:
+    """One catalogue entry from a research record, with the full public config where a copy is at hand."""
+    config = dict(record["config"])
+    copy = copied_config(record["source"], configs)
+    if copy is not None:
+        config = copy
+    elif "_wrapper" in config:
+        wrapper = config.pop("_wrapper")
+        wrapper.pop("has_vision", None)
+        config = {**wrapper, "text_config": config, "tie_word_embeddings": config.get("tie_word_embeddings")}
+    entry: dict[str, Any] = {
+        "id": record["id"],
+        "source": record["source"].strip(),
+        "source_quality": record["source_quality"],
+    }
+    entry["published"] = published_of(record)
+    entry["config"] = trim(config)
+    notes = [record["note"]] if record.get("note") else []
+    if notes:
+        entry["note"] = notes[0]
+    return entry
+
+
+def copied_config(source: str, configs: Path | None) -> dict[str, Any] | None:
+    """The config file a source names, read from the folder of copies; modelopt's side file merged in."""
+    name = source.split("/")[-1].split("[")[0]
+    if configs is None or not name.endswith("_config.json") or not (configs / name).is_file():
+        return None
+    config = json.loads((configs / name).read_text())
+    side = configs / name.replace("_config.json", "_hf_quant_config.json")
+    if side.is_file() and "quantization_config" not in config:
+        config["quantization_config"] = {"quant_method": "modelopt", **json.loads(side.read_text())["quantization"]}
+    return dict(config)
+
+
+def apply_overlay(entry: dict[str, Any], decision: dict[str, Any]) -> None:
+    """Decisions of the maintainer on one entry."""
+    for path, value in decision.get("set", {}).items():
+        target = entry["config"]
+        *parents, last = path.split(".")
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = value
+    for key in decision.get("unset", []):
+        entry["config"].pop(key, None)
+    for key in ("published", "explained", "note", "source", "source_quality", "base", "quantization_config", "config"):
+        if key in decision:
+            entry[key] = decision[key]
+    if entry.get("published") == "name":
+        entry["published"] = {"basis": "model_name_rounded", **name_figure(entry["id"])}
+    if "digits" in decision:  # a vendor's figure as printed
+        entry["published"] = {**entry["published"], "params_total": decision["total"], "digits": decision["digits"]}
+
+
+ORDER = (
+    "id", "base", "source", "source_quality", "published", "explained", "note", "config", "quantization_config",
+)  # fmt: skip
+
+
+def write_entry(entry: dict[str, Any], out: Path) -> None:
+    """One YAML file a model, fields in reading order, empty ones left out."""
+    ordered = {key: entry[key] for key in ORDER if entry.get(key) not in (None, {}, "")}
+    text = yaml.dump(ordered, Dumper=Dumper, sort_keys=False, width=118, allow_unicode=True)
+    (out / f"{entry['id'].replace('/', '__')}.yaml").write_text(text, encoding="utf-8")
+
+
+def write_published(entries: list[dict[str, Any]], path: Path) -> None:
+    """The published totals as test data."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["id", "published", "basis", "digits", "source"])
+        for entry in entries:
+            figure = entry.get("published")
+            if figure:
+                row = [entry["id"], figure["params_total"], figure["basis"], figure.get("digits", ""), figure["source"]]
+                rows.writerow(row)
+
+
+def build(records: list[Path], configs: Path | None, overlay: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every entry, sorted by id."""
+    entries: dict[str, dict[str, Any]] = {}
+    for path in records:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            decision = overlay.get(record["id"], {})
+            if decision.get("drop"):
+                continue
+            record["id"] = decision.get("rename", record["id"])
+            entry = from_record(record, configs)
+            apply_overlay(entry, decision)
+            entries[entry["id"]] = entry
+    for model_id, decision in overlay.items():
+        if "base" in decision:
+            entry = {"id": model_id}
+            apply_overlay(entry, decision)
+            entries[model_id] = entry
+    return [entries[model_id] for model_id in sorted(entries, key=str.lower)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=Path, action="append", required=True)
+    parser.add_argument("--configs", type=Path)
+    parser.add_argument("--overlay", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--published", type=Path, required=True)
+    given = parser.parse_args()
+    overlay = yaml.safe_load(given.overlay.read_text(encoding="utf-8")) or {}
+    entries = build(given.records, given.configs, overlay)
+    for old in given.out.glob("*.yaml"):
+        old.unlink()
+    for entry in entries:
+        write_entry(entry, given.out)
+    write_published(entries, given.published)
+    print(f"{len(entries)} entries, {sum(bool(e.get('published')) for e in entries)} with a published total")
+
+
+if __name__ == "__main__":
+    main()
