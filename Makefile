@@ -1,6 +1,6 @@
 # Each target makes the environment it needs, so every one of them works in a fresh clone with Python 3.11 alone.
 # `make plan` installs the package only; the others add the development tools to the same environment.
-PYTHON ?= $(or $(shell command -v python3.11),python3)
+PYTHON ?= $(or $(shell command -v python3.11 2>/dev/null),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
@@ -37,7 +37,7 @@ clean:
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "infopt needs Python 3.11 or newer: make PYTHON=...")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --clear $(VENV)
 
 $(VENV)/.package-ready: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --editable .
