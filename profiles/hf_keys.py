@@ -1,0 +1,254 @@
+"""Read numbers, flags and lists from a Hugging Face `config.json`, whatever they are called there.
+
+`Keys` looks a quantity up under every spelling seen in public configs, checks that it is a number of a
+sane size, and falls back only to what the family record states (a class default of the implementation
+named in that record). Anything else that is missing is an error naming the key and the file.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infopt.errors import InfoptError
+
+# One quantity, many names: the first spelling present wins.
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "embed_dim", "model_dim"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "q_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "kv_n_heads", "n_head_kv", "num_attention_groups"),
+    "head_dim": ("head_dim", "attention_head_dim", "kv_channels"),
+    "intermediate": ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+    "max_position": (
+        "max_position_embeddings",
+        "n_positions",
+        "n_ctx",
+        "max_seq_len",
+        "max_sequence_length",
+        "seq_length",
+        "max_seq_length",
+        "model_max_length",
+    ),
+    "experts": (
+        "num_experts",
+        "num_local_experts",
+        "n_routed_experts",
+        "moe_num_experts",
+        "num_routed_experts",
+    ),
+    "experts_per_token": (
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "experts_per_token",
+        "moe_topk",
+        "moe_top_k",
+        "moe_k",
+        "top_k_experts",
+        "num_selected_experts",
+    ),
+    "shared_experts": ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"),
+    "expert_intermediate": (
+        "moe_intermediate_size",
+        "expert_intermediate_size",
+        "expert_ffn_hidden_size",
+        "moe_ffn_hidden_size",
+    ),
+    "shared_intermediate": (
+        "shared_expert_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+        "shared_intermediate_size",
+    ),
+    "first_dense": ("first_k_dense_replace", "num_dense_layers", "moe_first_k_dense_replace"),
+    "mtp_layers": (
+        "num_nextn_predict_layers",
+        "mtp_num_hidden_layers",
+        "num_mtp_layers",
+        "mtp_num_layers",
+        "num_mtp_modules",
+    ),
+    "state_dim": ("mamba_d_state", "ssm_state_size", "state_size", "d_state"),
+    "conv_kernel": ("mamba_d_conv", "conv_kernel", "d_conv", "linear_conv_kernel_dim"),
+    "ssm_expand": ("mamba_expand", "expand"),
+    "ssm_heads": ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads"),
+    "ssm_head_dim": ("mamba_d_head", "mamba_head_dim", "mamba_headdim"),
+    "ssm_groups": ("mamba_n_groups", "n_groups", "mamba_ngroups"),
+    "ssm_inner": ("mamba_d_ssm", "mamba_intermediate_size"),
+    "dt_rank": ("mamba_dt_rank", "time_step_rank", "dt_rank"),
+    "state_dtype": ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"),
+    "dtype": ("torch_dtype", "dtype"),
+}
+
+# Above these a number is a damaged or hostile file, not a model.
+LIMITS = {"layers": 10_000, "hidden": 10_000_000, "vocab": 100_000_000, "q_heads": 100_000, "experts": 100_000}
+LIMIT = 1_000_000_000
+
+_SHOWN = 40
+_REFERENCE = re.compile(r"(?:(\d+)\*)?([a-z_]+)(?:/([a-z_]+))?")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+class Keys:
+    """One config's quantities by canonical name.
+
+    config    the decoder's own part of the file (the `text_config` of a multimodal one)
+    defaults  what the family record says about absent keys: a value, another quantity's name,
+              `4*hidden`, or `hidden/q_heads`
+    renames   spellings of this family that come before the general ones
+    where     file and model type, for messages
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        renames: Mapping[str, Sequence[str]],
+        where: str,
+    ) -> None:
+        self.config = config
+        self.defaults = defaults
+        self.renames = renames
+        self.where = where
+        self.layer: int | None = None  # which entry of a per-layer list is meant
+        self.per_layer = False  # whether any per-layer list was read
+        self.filled: dict[str, Any] = {}  # quantities taken from the family record
+
+    def for_kind(self, renames: Mapping[str, Sequence[str]]) -> "Keys":
+        """The same config where layers of one kind spell some quantities differently."""
+        other = Keys(self.config, self.defaults, {**self.renames, **renames}, self.where)
+        other.layer, other.filled = self.layer, self.filled
+        return other
+
+    def error(self, text: str) -> InfoptError:
+        return InfoptError(f"{self.where}: {text}")
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        own = tuple(self.renames.get(name, ()))
+        return own + tuple(s for s in SPELLINGS.get(name, (name,)) if s not in own)
+
+    def find(self, name: str) -> tuple[str, Any]:
+        """The first spelling present with a value that is not null, and that value; else ('', None)."""
+        for key in self.spellings(name):
+            value: Any = self.config
+            for step in key.split("."):
+                value = value.get(step) if isinstance(value, Mapping) else None
+            if value is not None:
+                return key, value
+        return "", None
+
+    def has(self, name: str) -> bool:
+        """Whether the config itself gives the quantity."""
+        return self.find(name)[0] != ""
+
+    def is_null(self, name: str) -> bool:
+        """Whether the config says null, which is different from saying nothing."""
+        return not self.has(name) and any(key in self.config for key in self.spellings(name))
+
+    def count(self, name: str, least: int = 1) -> int:
+        """A required whole number of at least `least`."""
+        value = self.maybe(name, least, null_is_answer=False)
+        if value is None:
+            raise self.missing(name)
+        return value
+
+    def maybe(self, name: str, least: int = 0, null_is_answer: bool = True) -> int | None:
+        """A whole number, or None when the config says null or neither it nor the family gives one."""
+        key, value = self.find(name)
+        if value is None:
+            if null_is_answer and self.is_null(name):
+                return None
+            return self._default(name, least)
+        if isinstance(value, list):
+            value = self._entry(key, value)
+            if value is None and null_is_answer:
+                return None
+        return self._checked(name, key, value, least)
+
+    def flag(self, name: str) -> bool:
+        """A required yes or no."""
+        key, value = self.find(name)
+        if value is None:
+            if name not in self.defaults:
+                raise self.missing(name)
+            value = self.defaults[name]
+        if not isinstance(value, bool):
+            raise self.error(f"{key or name} is {_shown(value)}, expected true or false")
+        return value
+
+    def switch(self, rule: bool | str) -> bool:
+        """A family rule: a plain yes or no, or the flag that decides (`!key` where the flag means no)."""
+        if isinstance(rule, bool):
+            return rule
+        return not self.flag(rule[1:]) if rule.startswith("!") else self.flag(rule)
+
+    def real(self, name: str) -> float:
+        """A required finite positive number."""
+        key, value = self.find(name)
+        value = self.defaults.get(name) if value is None else value
+        if value is None:
+            raise self.missing(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LIMIT:
+            raise self.error(f"{key or name} is {_shown(value)}, expected a positive number")
+        return float(value)
+
+    def text(self, name: str) -> str | None:
+        """A word, or None when absent."""
+        key, value = self.find(name)
+        value = self.defaults.get(name) if value is None else value
+        if value is not None and not isinstance(value, str):
+            raise self.error(f"{key or name} is {_shown(value)}, expected a word")
+        return value
+
+    def items(self, name: str) -> list[Any] | None:
+        """A list, or None when absent."""
+        key, value = self.find(name)
+        if value is not None and not isinstance(value, list):
+            raise self.error(f"{key} is {_shown(value)}, expected a list")
+        return value
+
+    def missing(self, name: str) -> InfoptError:
+        names = self.spellings(name)
+        other = f" (or {', '.join(names[1:4])})" if len(names) > 1 else ""
+        return self.error(f"{names[0]}{other} is missing and this family has no default for it; add it to the config")
+
+    def _entry(self, key: str, values: list[Any]) -> Any:
+        """The value for the current layer of a list; a list of equal values needs no layer."""
+        if values and all(value == values[0] for value in values):
+            return values[0]
+        if self.layer is None or self.layer >= len(values):
+            raise self.error(f"{key} is a list of {len(values)} values where one number is expected")
+        self.per_layer = True
+        return values[self.layer]
+
+    def _checked(self, name: str, key: str, value: Any, least: int) -> int:
+        if isinstance(value, float) and value.is_integer() and abs(value) < LIMIT:
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(f"{key} is {_shown(value)}, expected a whole number")
+        limit = LIMITS.get(name, LIMIT)
+        if not least <= value <= limit:
+            raise self.error(f"{key} is {_shown(value)}, expected {least} to {limit}")
+        return value
+
+    def _default(self, name: str, least: int) -> int | None:
+        rule = self.defaults.get(name)
+        if rule is None:
+            return None
+        if not isinstance(rule, str):
+            self.filled[name] = rule
+            return self._checked(name, name, rule, least)
+        match = _REFERENCE.fullmatch(rule)
+        if match is None:
+            raise self.error(f"the family's default {rule!r} for {name} is not understood")
+        factor, base, divisor = match.groups()
+        value = int(factor or 1) * self.count(base)
+        if divisor:
+            by = self.count(divisor)
+            if value % by:
+                raise self.error(f"{self.find(base)[0] or base} {value} is not a multiple of {divisor} {by}")
+            value //= by
+        return value

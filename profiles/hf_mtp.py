@@ -1,0 +1,26 @@
+"""Multi-token-prediction layers: stored in the checkpoint, used only when speculating.
+
+Each is one more decoder layer with its own norms and a projection of two hidden vectors into one; some
+checkpoints also repeat the embedding and the head in it.
+"""
+
+from infopt.profiles.families import Family
+from infopt.profiles.geometry import LayerRun
+from infopt.profiles.hf_keys import Keys
+
+
+def mtp(keys: Keys, record: Family, runs: tuple[LayerRun, ...]) -> tuple[dict[str, int], int, int]:
+    """Stored parameters by part, number of layers, and cache elements a token (all MTP layers together)."""
+    layers = keys.maybe("mtp_layers") or 0
+    if record.mtp == "none" or layers == 0:
+        return {}, 0, 0
+    hidden, vocab = keys.count("hidden"), keys.count("vocab")
+    model = next((run for run in reversed(runs) if run.mixer.kind != "recurrent"), runs[-1])
+    per_layer = model.params_per_layer
+    joint = 2 * hidden * hidden
+    norms = 3 * hidden
+    if record.mtp == "qwen":  # one projection and three norms for the whole module
+        params = layers * per_layer + joint + norms
+    else:
+        params = layers * (per_layer + joint + norms + record.mtp_copies * hidden * vocab)
+    return {"mtp": params}, layers, layers * model.mixer.cache_elements_per_token
