@@ -39,7 +39,11 @@ class Accelerator:
     bandwidth_bytes_per_s memory bandwidth
     peak_flop_per_s       dense peak by format: fp32, tf32, fp16, bf16, fp8, int8, fp4
     usd_per_hour          list price, None where no dated source exists
-    data                  kind and source by field name
+    data                  kind and source by field name ("bandwidth_bytes_per_s", "peak_flop_per_s.bf16")
+    name                  the name people know it by
+    measured              what somebody measured on it: stream_bytes_per_s, matmul_bf16_flop_per_s, ...
+    link_domain_devices   devices one link reaches where that is more than a node (NVL72)
+    processor             a CPU: its memory is what the host has fitted
     """
 
     id: str
@@ -60,6 +64,10 @@ class Accelerator:
     data: Mapping[str, Datum] = field(default_factory=dict)
     calibration: str | None = None
     notes: tuple[str, ...] = ()
+    name: str = ""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    link_domain_devices: int | None = None
+    processor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
