@@ -1,0 +1,92 @@
+"""Start-up is guarded by the set of modules loaded, which no busy machine can disturb (times: bench/startup.py)."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "pandas", "matplotlib")
+# What `plan --json` has no use for, each of them dearer than the planning itself.
+UNUSED_BY_PLAN = (
+    *HEAVY,
+    "numpy",
+    "rich",
+    "pygments",
+    "pynvml",
+    "huggingface_hub",
+    "requests",
+    "httpx",
+    "asyncio",
+    "gguf",
+)
+PLAN = ("plan", "--model", "70b", "--hw", "h100:4", "--ctx", "32k")
+
+# Runs the command line as the console script does, then writes what it loaded to the file named first.
+CHILD = """
+import json, sys
+report, sys.argv = sys.argv[1], ["infopt", *sys.argv[2:]]
+from infopt.cli import main
+status = 0
+try:
+    main()
+except SystemExit as exit:
+    status = exit.code or 0
+with open(report, "w") as file:
+    json.dump({"status": status, "modules": sorted(sys.modules)}, file)
+"""
+
+
+def run_child(tmp_path: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """The finished command line and the modules it loaded; it must have ended with status 0."""
+    report = tmp_path / "modules.json"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV", "TYPER"))}
+    finished = subprocess.run(
+        [sys.executable, "-c", CHILD, str(report), *arguments],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert report.is_file(), finished.stderr
+    loaded = json.loads(report.read_text())
+    assert loaded["status"] == 0, finished.stderr
+    return finished, set(loaded["modules"])
+
+
+def test_plan_json_loads_nothing_it_does_not_use(tmp_path: Path) -> None:
+    finished, modules = run_child(tmp_path, *PLAN, "--json")
+    assert json.loads(finished.stdout)["schema"] == "infopt/plan/1"
+    assert modules.isdisjoint(UNUSED_BY_PLAN), modules & set(UNUSED_BY_PLAN)
+
+
+def test_plan_json_loads_only_the_parts_it_names(tmp_path: Path) -> None:
+    """Studies are other commands; a report other than JSON is another output form."""
+    _, modules = run_child(tmp_path, *PLAN, "--json")
+    ours = {module for module in modules if module.startswith("infopt.")}
+    assert not {module for module in ours if module.startswith(("infopt.reports.table", "infopt.reports.markdown"))}
+    assert not {module for module in ours if module.startswith(("infopt.studies.reproduce", "infopt.studies.validate"))}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), PLAN], ids=" ".join)
+def test_help_and_plan_load_no_heavy_library(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    finished, modules = run_child(tmp_path, *arguments)
+    assert finished.stdout
+    assert modules.isdisjoint(HEAVY), modules & set(HEAVY)
+
+
+def test_version_is_read_from_the_package_not_from_its_metadata(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", "import sys, infopt; print(infopt.__version__, *sys.modules)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    version, *modules = finished.stdout.split()
+    assert version.count(".") == 2
+    assert {module for module in modules if module.startswith("infopt")} == {"infopt"}
