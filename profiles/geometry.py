@@ -48,7 +48,8 @@ class Mixer:
     linear_params   matrix weights (what quantization covers)
     small_params    norms, biases, convolutions, gates kept in the compute type
     indexer_params  the sparse-attention indexer, 0 elsewhere
-    kv_linear_params  of linear_params, the K and V projections (replicated when TP > kv_heads)
+    kv_linear_params  of linear_params, the K and V projections (replicated when TP > kv_heads; 0 for latents)
+    replicated_params of linear_params, what every TP rank holds whole (down-projections of latent attention)
     q_heads, kv_heads, qk_dim, v_dim  attention shape; qk_dim is the dot-product length
     window_tokens   cap for `window` and chunk length for `chunked`
     latent_dim      elements cached per token by latent attention (rank + rope); never split by TP
@@ -63,6 +64,7 @@ class Mixer:
     small_params: int = 0
     indexer_params: int = 0
     kv_linear_params: int = 0
+    replicated_params: int = 0
     q_heads: int = 0
     kv_heads: int = 0
     qk_dim: int = 0

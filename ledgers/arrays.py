@@ -1,0 +1,53 @@
+"""Elementwise helpers, so that one formula serves a number and a NumPy array.
+
+NumPy is not imported here: an array brings its own methods.
+"""
+
+import math
+from typing import Any
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """Elementwise minimum; `b` may be None for "no cap".
+
+    >>> smaller(3, None), smaller(3, 2)
+    (3, 2)
+    """
+    if b is None:
+        return a
+    if _is_array(a) or _is_array(b):
+        import numpy as np
+
+        return np.minimum(a, b)
+    return min(a, b)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """Elementwise maximum."""
+    if _is_array(a) or _is_array(b):
+        import numpy as np
+
+        return np.maximum(a, b)
+    return max(a, b)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """Elementwise division rounded up, exact for integers.
+
+    >>> ceil_div(17, 16)
+    2
+    """
+    return -(-a // b)
+
+
+def floor(a: Any) -> Any:
+    """Elementwise rounding down; a plain number becomes an int."""
+    if _is_array(a):
+        import numpy as np
+
+        return np.floor(a)
+    return math.floor(a)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") and not isinstance(value, int | float)

@@ -1,0 +1,155 @@
+"""Engines: how each divides the memory of a device, with the versions its constants hold for.
+
+One folder per engine, one record per version range, named after the first version it holds for.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from infopt.errors import InfoptError, unknown_name
+from infopt.records import Record, load_record, names_in
+
+ENGINES = Path(__file__).parent / "data" / "engines"
+
+Budget = Literal["share_of_total", "static_share", "share_after_load", "exact"]
+
+
+class Span(Record):
+    """A constant with its interval: what was seen, or how far an assumption may be off."""
+
+    value: float
+    low: float
+    high: float
+    kind: Literal["measured", "assumed", "source_code"]
+    source: str
+
+
+class ByParallelism(Record):
+    """A constant that jumps when collectives are set up: one device, or several."""
+
+    single: Span
+    parallel: Span
+
+    def at(self, world: int) -> Span:
+        return self.single if world == 1 else self.parallel
+
+
+class DeviceDefault(Record):
+    """A default that depends on the memory of the device: the first row whose floor is reached counts."""
+
+    min_device_gib: float
+    value: int
+
+
+class EngineConstants(Record):
+    """Memory behaviour of one engine over a range of versions.
+
+    budget                share_of_total: utilization x total holds everything but the CUDA context (vLLM);
+                          static_share: holds weights and KV only (SGLang); share_after_load: of what is free
+                          once weights are loaded (TensorRT-LLM); exact: buffers are allocated to size (llama.cpp)
+    logits_copies         peak float32 copies of (max_num_seqs x vocab) logits in the warm-up
+    layer_streams         hidden-size activations alive beside the 3 x intermediate of a feed-forward
+    activation_base_bytes what is left of the activation peak
+    unchunked_profile     warm-up runs max_model_len tokens at once (engines without chunked prefill)
+    token_line            what the engine prints as its KV size: blocks (blocks // groups x block) or
+                          requests (concurrency x max_model_len)
+    """
+
+    engine: str
+    until: str | None = None
+    known: bool
+    budget: Budget
+    utilization: float
+    utilization_meaning: str
+    graphs_in_budget: bool
+    block_tokens: int
+    block_align_tokens: int = 16
+    hybrid_groups: bool
+    chunked_as_full: bool = True
+    null_block: bool = False
+    token_line: Literal["blocks", "requests"] = "blocks"
+    logits_copies: Span
+    layer_streams: Span
+    activation_base_bytes: Span
+    unchunked_profile: bool = False
+    non_torch_bytes: ByParallelism
+    context_bytes: ByParallelism
+    graph_bytes: Span
+    warmup_copies: float = 1.0
+    max_num_seqs: list[DeviceDefault]
+    max_num_batched_tokens: list[DeviceDefault]
+    source: str
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Comparable form of "0.19.1" or "b4701"; anything without digits is an error.
+
+    >>> version_key("0.9") < version_key("0.19.1")
+    True
+    """
+    parts: list[int] = []
+    for piece in text.lstrip("vVb").split("."):
+        digits = ""
+        for char in piece:
+            if not char.isdigit():
+                break
+            digits += char
+        if not digits:
+            break
+        parts.append(int(digits))
+    if not parts:
+        raise InfoptError(f"engine version {text!r} is not a version; write it like 0.19.1")
+    return tuple(parts)
+
+
+@cache
+def engine_names() -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in ENGINES.iterdir() if entry.is_dir()))
+
+
+_SPELLINGS = {"trt": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm", "llamacpp": "llama.cpp", "llama-cpp": "llama.cpp"}
+
+
+def engine_name(text: str) -> str:
+    """Canonical engine name for a spelling such as `trtllm` or `llama-cpp`."""
+    name = text.strip().lower()
+    name = _SPELLINGS.get(name, name)
+    if name not in engine_names():
+        raise unknown_name("engine", text, engine_names(), f"choose one of {', '.join(engine_names())}")
+    return name
+
+
+def load_engine(text: str, version: str | None = None) -> tuple[EngineConstants, str]:
+    """Constants of an engine at a version, and the version used.
+
+    Without a version: the newest range whose constants are known from measurements.
+    """
+    name = engine_name(text)
+    folder = ENGINES / name
+    ranges = sorted(names_in(folder), key=version_key)
+    if version is None:
+        return _newest_known(folder, ranges)
+    wanted = version_key(version)
+    older = [since for since in ranges if version_key(since) <= wanted[: len(version_key(since))]]
+    if not older:
+        raise InfoptError(f"{name} {version} is older than the oldest version with a record ({ranges[0]})")
+    return load_record(EngineConstants, folder, older[-1], "engine version", "give --engine-version"), version
+
+
+def _newest_known(folder: Path, ranges: list[str]) -> tuple[EngineConstants, str]:
+    remedy = "give --engine-version"
+    for since in reversed(ranges):
+        record = load_record(EngineConstants, folder, since, "engine version", remedy)
+        if record.known:
+            return record, record.until or since
+    record = load_record(EngineConstants, folder, ranges[-1], "engine version", remedy)
+    return record, record.until or ranges[-1]
+
+
+def device_default(rows: list[DeviceDefault], device_gib: float) -> int:
+    """The default of the first row whose floor the device reaches (rows from large to small)."""
+    for row in rows:
+        if device_gib >= row.min_device_gib:
+            return row.value
+    return rows[-1].value
