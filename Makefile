@@ -5,7 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --constraint constraints.txt
+# Twice quiet: warnings of the index are not ours to show, errors still are.
+PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
+PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
 
 .PHONY: plan test check bench wheel clean
 
@@ -13,7 +15,7 @@ plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
 
 test: $(VENV)/.dev-ready
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.dev-ready .links/infopt
 	$(BIN)/ruff format --check .

@@ -35,7 +35,7 @@ def install(wheel: Path, folder: Path) -> Path:
     """A fresh environment in `folder` that holds the wheel and what it needs; returns its bin folder."""
     venv.create(folder, with_pip=True)
     programs = folder / "bin"
-    quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
+    quiet = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input")
     constraints = ("--constraint", str(ROOT / "constraints.txt"))
     subprocess.run([programs / "python", "-m", "pip", "install", *quiet, *constraints, wheel], check=True)
     return programs

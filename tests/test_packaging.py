@@ -1,0 +1,163 @@
+"""What is shipped: every module and data file of the package and nothing else; it runs without development tools."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_SHIPPED = {"tests", "bench", "docs", "tools", "build", "dist"}
+
+# One worker builds once; the others leave this file alone.
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+def pyproject() -> dict[str, dict[str, dict[str, list[str]]]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def tracked() -> list[str]:
+    """Files git tracks that are still there, as paths from the root."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: there is no list of files to compare with")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def package_folders() -> set[str]:
+    """Folders with an `__init__.py` that belong to the package, the root being ''."""
+    found = {""}
+    for path in ROOT.glob("[a-z]*/**/__init__.py"):
+        folder = path.parent.relative_to(ROOT)
+        if folder.parts[0] not in NOT_SHIPPED:
+            found.add(folder.as_posix())
+    return found
+
+
+def expected_in_wheel() -> set[str]:
+    """Tracked modules at the top and all that git tracks under the package folders."""
+    top = {folder for folder in package_folders() if folder and "/" not in folder}
+    shipped = set()
+    for name in tracked():
+        first, *rest = name.split("/")
+        if (rest and first in top) or (not rest and (name.endswith(".py") or name == "py.typed")):
+            shipped.add(f"infopt/{name}")
+    return shipped
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An sdist of the tracked files, and the wheel built from that sdist, each as `pip` would get it."""
+    source = tmp_path_factory.mktemp("source")
+    for name in tracked():
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    out = tmp_path_factory.mktemp("dist")
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", out, source], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
+
+
+def metadata_of(wheel: Path) -> dict[str, list[str]]:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        parsed = Parser().parsestr(archive.read(name).decode("utf-8"))
+    return {key: parsed.get_all(key) or [] for key in set(parsed.keys())}
+
+
+def requirement_name(requirement: str) -> str:
+    """The distribution a requirement names, normalised: "nvidia_ml-py>=12; x" -> "nvidia-ml-py"."""
+    name = requirement.strip()
+    for end, character in enumerate(name):
+        if not (character.isalnum() or character in "-_."):
+            name = name[:end]
+            break
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def test_packages_are_the_folders_on_disk() -> None:
+    listed = pyproject()["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted("infopt" + (f".{f.replace('/', '.')}" if f else "") for f in package_folders())
+
+
+def test_the_deprecated_pynvml_distribution_is_no_dependency() -> None:
+    project = pyproject()["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *(line for extra in extras.values() for line in extra)]
+    names = {requirement_name(line) for line in requirements}
+    assert "pynvml" not in names
+    assert "nvidia-ml-py" in {requirement_name(line) for line in extras["probe"]}
+    assert {requirement_name(line) for line in project["dependencies"]} == {
+        *("typer", "rich", "pydantic", "pyyaml", "numpy"),
+    }
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_package_and_nothing_else(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built["wheel"]) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+    package = {name for name in names if ".dist-info/" not in name}
+    expected = expected_in_wheel()
+    assert package == expected, {"missing": sorted(expected - package), "extra": sorted(package - expected)}
+    assert {name.split("/")[0] for name in package} == {"infopt"}
+
+
+@pytest.mark.slow
+def test_wheel_metadata(built: dict[str, Path]) -> None:
+    metadata = metadata_of(built["wheel"])
+    assert metadata["License-Expression"] == ["Apache-2.0"]
+    assert metadata["License-File"] == ["LICENSE"]
+    assert "pynvml" not in {requirement_name(line) for line in metadata["Requires-Dist"]}
+
+
+@pytest.mark.slow
+def test_sdist_holds_what_a_build_needs(built: dict[str, Path]) -> None:
+    with tarfile.open(built["sdist"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = {name.removeprefix("infopt/") for name in expected_in_wheel()} | {"pyproject.toml", "README.md", "LICENSE"}
+    assert needed <= names, sorted(needed - names)
+
+
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, sys
+import infopt
+for module in pkgutil.walk_packages(infopt.__path__, "infopt."):
+    if module.name != "infopt.__main__":
+        importlib.import_module(module.name)
+for name in ("cli", "hardware", "ledgers", "profiles", "pytest", "torch", "pandas"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        continue
+    sys.exit(f"{name} can be imported")
+print(infopt.__file__)
+"""
+
+
+@pytest.mark.slow
+def test_wheel_runs_without_development_tools(built: dict[str, Path], tmp_path: Path) -> None:
+    """In a fresh environment every module imports, and no top-level name but `infopt` was installed."""
+    environment = tmp_path / "env"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    quiet = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input")
+    constraints = ("--constraint", str(ROOT / "constraints.txt"))
+    subprocess.run([python, "-m", "pip", "install", *quiet, *constraints, built["wheel"]], check=True)
+    ran = subprocess.run(
+        [python, "-I", "-c", IMPORT_EVERYTHING], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert Path(ran.stdout.strip()).is_relative_to(environment)
+    helped = subprocess.run([environment / "bin" / "infopt", "--help"], cwd=tmp_path, capture_output=True, check=False)
+    assert helped.returncode == 0, helped.stderr
