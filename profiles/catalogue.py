@@ -23,7 +23,7 @@ ALIASES = Path(__file__).resolve().parent / "data" / "aliases.yaml"
 Basis = Literal["independent_exact_count", "vendor_text", "model_name_rounded", "hub_file_size", "none"]
 Tokens = tuple[str, ...]
 
-_TOKEN = re.compile(r"\d+(?:[._]\d+)*|[a-z]+")
+_TOKEN = re.compile(r"\d+(?:\.\d+)*|[a-z]+")
 _OPTIONAL = frozenset({"instruct", "it", "chat", "hf", "base", "pt"})  # same geometry with and without
 _MAKERS = frozenset({"meta", "nvidia", "meituan"})  # a maker's name before the model's
 _RELEASE = re.compile(r"\d{4}")  # 2503, 0414, 1124: a release stamp, never a size
@@ -77,10 +77,14 @@ def catalogue_names() -> tuple[str, ...]:
 def tokens_of(text: str) -> Tokens:
     """Words and numbers of a model name: case, spaces, hyphens and underscores are spelling; `3.1` is one number.
 
-    >>> tokens_of("Llama-3_3 70B")
+    >>> tokens_of("Llama_3.3 70B")
     ('llama', '3.3', '70', 'b')
     """
-    return tuple(token.replace("_", ".") for token in _TOKEN.findall(text.lower()))
+    return tuple(_TOKEN.findall(text.lower()))
+
+
+def _exact(tokens: Tokens) -> Tokens:
+    return tokens
 
 
 def _core(tokens: Tokens) -> Tokens:
@@ -92,6 +96,11 @@ def _stem(tokens: Tokens) -> Tokens:
     """The core without a maker in front and without release stamps."""
     core = tuple(token for token in _core(tokens) if not _RELEASE.fullmatch(token))
     return core[1:] if core[:1] and core[0] in _MAKERS and len(core) > 1 else core
+
+
+def _loose(tokens: Tokens) -> Tokens:
+    """The stem with `3.1` read as `3-1`, as names of resources write it, which may hold no dots."""
+    return tuple(part for token in _stem(tokens) for part in token.split("."))
 
 
 @cache
@@ -112,33 +121,32 @@ def find_in_catalogue(text: str) -> str | None:
     """The id that `text` names, None where nothing matches.
 
     In this order: the exact id or name, a curated alias, the name without words such as -Instruct, the same without
-    release stamps, a run of whole words inside one name. Numbers match whole, so a size or a version never matches
-    another. Two models at the first level that matches are an error listing both.
+    release stamps, the same with dots as hyphens, a run of whole words inside one name. Numbers match whole, so a
+    size or a version never matches another. Several models at the first level that matches are an error listing them.
     """
     org, _, name = text.rpartition("/")
     org_wanted, wanted = tokens_of(org), tokens_of(name)
     if not wanted:
         return None
-    for level in (lambda tokens: tokens, None, _core, _stem):
-        if level is None:
-            match = _alias(tokens_of(text))
-        else:
-            match = _only(text, _matching(org_wanted, wanted, level))
-        if match:
-            return match
-    return None if org else _only(text, [i for i, _, tokens in _name_tokens() if _contains(tokens, _core(wanted))])
+    match = _matching(text, org_wanted, wanted, _exact) or _alias(tokens_of(text))
+    for level in (_core, _stem, _loose):
+        match = match or _matching(text, org_wanted, wanted, level)
+    if match or org:
+        return match
+    return _only(text, [model_id for model_id, _, tokens in _name_tokens() if _contains(tokens, _core(wanted))])
 
 
 def _alias(wanted: Tokens) -> str | None:
     return next((model_id for alias, model_id in aliases().items() if tokens_of(alias) == wanted), None)
 
 
-def _matching(org_wanted: Tokens, wanted: Tokens, level: Callable[[Tokens], Tokens]) -> list[str]:
-    return [
+def _matching(text: str, org_wanted: Tokens, wanted: Tokens, level: Callable[[Tokens], Tokens]) -> str | None:
+    found = [
         model_id
         for model_id, org, name in _name_tokens()
         if level(name) == level(wanted) and (not org_wanted or org == org_wanted)
     ]
+    return _only(text, found)
 
 
 def _contains(tokens: Tokens, part: Tokens) -> bool:

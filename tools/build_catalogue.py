@@ -4,7 +4,7 @@
         --configs FOLDER --records FILE.jsonl [--records MORE.jsonl] --overlay FILE.yaml
 
 --records  one JSON object a line: id, source, source_quality, config, published_* (see `from_record`)
---configs  a folder of copies `<org>--<name>_config.json` (+ `_hf_quant_config.json`), preferred over a record's reduced config
+--configs  a folder of copies `<org>--<name>_config.json` (+ `_hf_quant_config.json`), preferred over a reduced config
 --overlay  decisions by id: drop, rename, set, unset, note, explained, published, base
 
 A record's figure marked `recalled_not_seen` is dropped: it is nobody's published number.
@@ -14,6 +14,7 @@ import argparse
 import csv
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,16 @@ NULL_MEANS = {"q_lora_rank", "sliding_window", "head_dim"}  # here null is an an
 SHARED_MEANING = {"rope_scaling", "rope_parameters"}
 
 
-def trim(config: dict[str, Any]) -> dict[str, Any]:
+def trim(config: dict[str, Any], layers: "Layers | None" = None) -> dict[str, Any]:
     """The decisive fields of a config, in the order of their names, nested configs included."""
+    layers = layers or Layers.of(config)
     kept: dict[str, Any] = {}
     for key, value in sorted(config.items()):
         if key == "quantization_config" and isinstance(value, dict):
-            kept[key] = trim_quantization(value)
+            kept[key] = trim_quantization(value, layers)
         elif key in ("text_config", "vision_config", "audio_config", "linear_attn_config", "sparse_attention_config"):
             if isinstance(value, dict):
-                kept[key] = trim(value)
+                kept[key] = trim(value, layers)
         elif key in SHARED_MEANING:
             short = trim_rope(value)
             if short:
@@ -52,6 +54,34 @@ def trim(config: dict[str, Any]) -> dict[str, Any]:
         elif (value is not None or key in NULL_MEANS) and not NOISE.match(key):
             kept[key] = value
     return kept
+
+
+@dataclass(frozen=True)
+class Layers:
+    """How many layers a config has, and which carry the mixer of a given module name."""
+
+    count: int
+    kinds: tuple[str, ...]
+    first_dense: int
+    indexers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> "Layers":
+        text = config.get("text_config") or config
+        kinds, indexers = tuple(text.get("layer_types") or ()), tuple(text.get("indexer_types") or ())
+        return cls(text.get("num_hidden_layers") or 0, kinds, text.get("first_k_dense_replace") or 0, indexers)
+
+    def having(self, module: str) -> set[int]:
+        """The layers that have `module`: all, or those with a mixture, an indexer, or that kind of attention."""
+        linear = {n for n, kind in enumerate(self.kinds) if kind == "linear_attention"}
+        everywhere = set(range(self.count))
+        if "indexer" in module and self.indexers:
+            return {n for n, kind in enumerate(self.indexers) if kind == "full"}
+        if re.search(r"\.(gate|experts|shared_experts)\b", module):
+            return everywhere - set(range(self.first_dense))
+        if linear and "linear_attn" in module:
+            return linear
+        return everywhere - linear if linear and "self_attn" in module else everywhere
 
 
 def trim_rope(rope: Any) -> dict[str, Any]:
@@ -62,46 +92,47 @@ def trim_rope(rope: Any) -> dict[str, Any]:
     return {name: rope[name] for name in names if name in rope and rope[name] != "default"}
 
 
-def trim_quantization(quantization: dict[str, Any]) -> dict[str, Any]:
+def trim_quantization(quantization: dict[str, Any], layers: Layers) -> dict[str, Any]:
     """The storage format and what it skips; activations and calibration details left out."""
-    noise = ("producer", "quantization_status", "observer", "observer_kwargs", "actorder", "block_structure", "dynamic")
+    noise = (
+        "producer",
+        "quantization_status",
+        "observer",
+        "observer_kwargs",
+        "actorder",
+        "block_structure",
+        "dynamic",
+        "input_activations",
+        "output_activations",
+    )
     clean: dict[str, Any] = {}
     for key, value in quantization.items():
         if key in noise or value is None or value == {}:
             continue
         if isinstance(value, dict):
-            clean[key] = trim_quantization(value)
-        elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-            clean[key] = fold_layers(value)
+            clean[key] = trim_quantization(value, layers)
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            clean[key] = fold_layers(value, layers)
         else:
             clean[key] = value
     return clean
 
 
-def fold_layers(patterns: list[str]) -> list[str]:
-    """Module patterns that repeat for many layer numbers, once each: `layers.{0..3}.mlp` as `layers.[0-3].mlp`.
-
-    A stem named for more than two layers becomes one regular expression listing the numbers.
-    """
-    stems: dict[str, list[int]] = {}
-    order: list[str] = []
-    for pattern in patterns:
-        match = re.match(r"^(.*?layers\.)(\d+)(?!\d)(.*)$", pattern)
-        stem = f"{match[1]}#{match[3]}" if match and not pattern.startswith("re:") else pattern
-        if stem not in stems:
-            stems[stem] = []
-            order.append(stem)
-        if match and not pattern.startswith("re:"):
-            stems[stem].append(int(match[2]))
+def fold_layers(patterns: list[str], layers: Layers) -> list[str]:
+    """`layers.0.mlp`, `layers.1.mlp`, ... as `layers.*.mlp` where every layer that has the module is named."""
+    whole = {int(m[1]) for m in (re.fullmatch(r".*layers\.(\d+)\.?\*", p) for p in patterns) if m}
+    numbered = [re.fullmatch(r"(.*layers\.)(\d+)(\..+)", pattern) for pattern in patterns]
+    named: dict[tuple[str, str], set[int]] = {}
+    for match in numbered:
+        if match and match[3] not in (".*",):
+            named.setdefault((match[1], match[3]), set()).add(int(match[2]))
     folded: list[str] = []
-    for stem in order:
-        numbers = sorted(stems[stem])
-        if len(numbers) <= 2:
-            folded += [stem.replace("#", str(n), 1) for n in numbers] or [stem]
-            continue
-        before, after = stem.split("#", 1)
-        body = re.escape(after).replace(r"\*", ".*")
-        folded.append(f"re:{re.escape(before)}({'|'.join(map(str, numbers))}){body}")
+    for pattern, match in zip(patterns, numbered, strict=True):
+        stem = (match[1], match[3]) if match else None
+        if stem in named and layers.having(stem[1]) <= named[stem] | whole:
+            pattern = f"{stem[0]}*{stem[1]}"
+        if pattern not in folded:
+            folded.append(pattern)
     return folded
 
 
@@ -234,8 +265,12 @@ def build(records: list[Path], configs: Path | None, overlay: dict[str, Any]) ->
             entries[entry["id"]] = entry
     for model_id, decision in overlay.items():
         if "base" in decision:
-            entry = {"id": model_id}
+            entry = {"id": model_id, "source_quality": "hf_config_copy", "config": {}}
             apply_overlay(entry, decision)
+            copy = copied_config(entry["source"], configs)
+            if copy is not None:
+                declared = trim(copy)
+                entry["quantization_config"] = declared.get("quantization_config")
             entries[model_id] = entry
     return [entries[model_id] for model_id in sorted(entries, key=str.lower)]
 
