@@ -67,9 +67,7 @@ def layer_bytes_per_token(mixer: Mixer, kv: KvFormat, tp: int = 1) -> float:
 
 def layer_state_bytes(mixer: Mixer, default_dtype: str, tp: int = 1) -> float:
     """Recurrent state of one layer for one sequence on one rank; heads are split over tp."""
-    return sum(
-        tensor.elements / tp * state_element_bytes(tensor.dtype or default_dtype) for tensor in mixer.state
-    )
+    return sum(tensor.elements / tp * state_element_bytes(tensor.dtype or default_dtype) for tensor in mixer.state)
 
 
 def state_element_bytes(dtype: str) -> float:

@@ -3,7 +3,7 @@
     stored = sum over parts of N_part b_part / 8
     rank   = what a stage's layers, split over tp, leave on one device
 N parameters, b bits per weight with scales. Matrices are split over tp; K and V projections follow their
-heads and are replicated beyond h_kv; norms, biases, routers and replicated projections stay whole; routed
+heads and are replicated beyond h_kv; norms, biases and routers stay whole; routed
 experts are split over the expert shards; embeddings by vocabulary, padded to 64 rows.
 Ignored: alignment padding of kernels. Sources: weight figures in engine logs (docs/accuracy.md).
 """
@@ -35,8 +35,8 @@ def layer_rank_bytes(run: LayerRun, s: Scenario) -> float:
     kv_share = 1 / s.tp
     if mixer.kv_heads and s.tp > mixer.kv_heads:
         kv_share = 1 / mixer.kv_heads
-    split = mixer.linear_params - mixer.kv_linear_params - mixer.replicated_params
-    attention = split / s.tp + mixer.kv_linear_params * kv_share + mixer.replicated_params
+    split = mixer.linear_params - mixer.kv_linear_params
+    attention = split / s.tp + mixer.kv_linear_params * kv_share
     small = mixer.small_params + run.norm_params + ff.small_params
     experts = ff.experts / s.expert_shards
     weights = (

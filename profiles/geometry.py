@@ -48,11 +48,12 @@ class Mixer:
     linear_params   matrix weights (what quantization covers)
     small_params    norms, biases, convolutions, gates kept in the compute type
     indexer_params  the sparse-attention indexer, 0 elsewhere
-    kv_linear_params  of linear_params, the K and V projections (replicated when TP > kv_heads; 0 for latents)
-    replicated_params of linear_params, what every TP rank holds whole (down-projections of latent attention)
+    kv_linear_params  of linear_params, the K and V projections (replicated when TP > kv_heads); the
+                    down projections of latent attention, whose kv_heads is 1, so that every rank holds them
     q_heads, kv_heads, qk_dim, v_dim  attention shape; qk_dim is the dot-product length
     window_tokens   cap for `window` and chunk length for `chunked`
     latent_dim      elements cached per token by latent attention (rank + rope); never split by TP
+    latent_rank     the rank alone: length of the value product when attention works on latents
     index_dim       elements of the index key cached per token by `indexed`
     index_heads, index_topk  indexer heads, and the tokens each query attends to
     state           recurrent state tensors (`recurrent`)
@@ -64,13 +65,13 @@ class Mixer:
     small_params: int = 0
     indexer_params: int = 0
     kv_linear_params: int = 0
-    replicated_params: int = 0
     q_heads: int = 0
     kv_heads: int = 0
     qk_dim: int = 0
     v_dim: int = 0
     window_tokens: int | None = None
     latent_dim: int = 0
+    latent_rank: int = 0
     index_dim: int = 0
     index_heads: int = 0
     index_topk: int = 0

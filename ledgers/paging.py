@@ -1,0 +1,208 @@
+"""What an engine's allocator reserves for the cache: blocks, groups of layers, padding.
+
+One pool of equal pages serves layers that cache differently. vLLM (v1/core/kv_cache_utils.py):
+
+    page    = largest page of any layer; smaller attention pages take more tokens per block
+    g       = smallest number of layers of one kind (the largest, if within 1.5 of the smallest)
+    groups  = sum over kinds of ceil(layers / g)
+    blocks  = pool // (g page)
+    request = sum over groups of the pages it needs at its length
+    tokens printed = blocks // groups x block, later versions concurrency x max_model_len
+Recurrent layers raise the attention block until its page holds one layer's state.
+Other engines keep one slot per token, or llama.cpp cells padded to 256.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infopt.ledgers.arrays import ceil_div
+from infopt.ledgers.cache import layer_bytes_per_token, layer_state_bytes
+from infopt.ledgers.scenario import Scenario
+from infopt.profiles.geometry import LayerRun, Mixer
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """Layers that cache alike on one rank.
+
+    layers          how many
+    page_bytes      bytes of one page of one layer
+    block_tokens    tokens a page holds (attention kinds)
+    window_tokens   cap, None for layers that keep everything
+    state_slots     pages a sequence holds whatever its length (recurrent kinds), else 0
+    """
+
+    layers: int
+    page_bytes: float
+    block_tokens: int
+    window_tokens: int | None = None
+    state_slots: int = 0
+
+    def pages(self, context_tokens: int, in_flight_tokens: int) -> int:
+        """Pages one sequence of `context_tokens` holds at most.
+
+        A window keeps its last w - 1 tokens and those in flight, and may start inside a block.
+        """
+        if self.state_slots:
+            return self.state_slots
+        if self.window_tokens is None:
+            return int(ceil_div(context_tokens, self.block_tokens))
+        kept = min(self.window_tokens - 1 + in_flight_tokens, context_tokens)
+        return int(ceil_div(kept, self.block_tokens)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one rank's pool is cut.
+
+    group_layers  layers of a group: pages of one block
+    groups        groups of equal size (padding layers included)
+    block_bytes   bytes of one block of the pool
+    block_tokens  tokens of the smallest block: what the engine prints and reuses prefixes by
+    kinds         the layers by kind, with the number of groups each makes
+    in_flight_tokens  scheduled tokens a window keeps beside its own
+    padding_layers    layers that exist only to fill groups
+    """
+
+    group_layers: int
+    groups: int
+    block_bytes: float
+    block_tokens: int
+    kinds: tuple[tuple[LayerKind, int], ...]
+    in_flight_tokens: int
+    null_blocks: int = 0
+
+    @property
+    def padding_layers(self) -> int:
+        return self.groups * self.group_layers - sum(kind.layers for kind, _ in self.kinds)
+
+    def blocks(self, pool_bytes: float) -> int:
+        """Whole blocks a pool holds."""
+        return max(0, int(pool_bytes // self.block_bytes)) if self.block_bytes else 0
+
+    def request_blocks(self, context_tokens: int) -> int:
+        """Blocks one sequence of this length draws from the pool."""
+        return sum(groups * kind.pages(context_tokens, self.in_flight_tokens) for kind, groups in self.kinds)
+
+    def request_bytes(self, context_tokens: int) -> float:
+        """Bytes one sequence of this length reserves on this rank."""
+        return self.request_blocks(context_tokens) * self.block_bytes
+
+    def concurrency(self, pool_bytes: float, context_tokens: int) -> float:
+        """Sequences of this length the pool holds, as the engine prints it."""
+        need = self.request_blocks(context_tokens)
+        return self.blocks(pool_bytes) / need if need else float("inf")
+
+    def sequences(self, pool_bytes: float, context_tokens: int) -> int:
+        """Whole sequences of this length that can run at once (null blocks held back)."""
+        need = self.request_blocks(context_tokens)
+        return max(0, self.blocks(pool_bytes) - self.null_blocks) // need if need else 10**9
+
+    def tokens(self, pool_bytes: float, context_tokens: int, token_line: str) -> int:
+        """The token capacity the engine prints."""
+        if token_line == "requests":
+            return int(self.concurrency(pool_bytes, context_tokens) * context_tokens)
+        return self.blocks(pool_bytes) // max(1, self.groups) * self.block_tokens
+
+    def longest_context(self, pool_bytes: float, limit_tokens: int) -> int:
+        """Longest single sequence the pool holds, at most `limit_tokens`; 0 where not even one token fits."""
+        usable = self.blocks(pool_bytes) - self.null_blocks
+        low, high = 0, limit_tokens
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.request_blocks(middle) <= usable:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def layout(stage: Sequence[LayerRun], s: Scenario) -> Layout:
+    """The pool layout of one pipeline stage on one rank of the scenario's engine."""
+    kinds = _kinds(stage, s)
+    if not kinds:
+        return Layout(0, 0, 0.0, s.block_tokens, (), 0)
+    if len({kind.window_tokens for kind in kinds}) == 1 and not any(kind.state_slots for kind in kinds):
+        return _one_group(kinds, s)
+    return _grouped(_same_page(kinds), s)
+
+
+def _one_group(kinds: list[LayerKind], s: Scenario) -> Layout:
+    """All layers need the same token slots: one block table, pages of each layer's own size."""
+    layers = sum(kind.layers for kind in kinds)
+    block_bytes = sum(kind.layers * kind.page_bytes for kind in kinds)
+    first = kinds[0]
+    merged = LayerKind(layers, block_bytes / layers, first.block_tokens, first.window_tokens, first.state_slots)
+    null = int(s.engine.null_block)
+    return Layout(layers, 1, block_bytes, first.block_tokens, ((merged, 1),), s.max_num_batched_tokens, null)
+
+
+def _grouped(kinds: list[LayerKind], s: Scenario) -> Layout:
+    """Groups of equal size over kinds with one page size."""
+    counts = [kind.layers for kind in kinds]
+    size = min(counts)
+    if max(counts) < 1.5 * size:
+        size = max(counts)
+    with_groups = tuple((kind, int(ceil_div(kind.layers, size))) for kind in kinds)
+    return Layout(
+        group_layers=size,
+        groups=sum(groups for _, groups in with_groups),
+        block_bytes=size * kinds[0].page_bytes,
+        block_tokens=min(kind.block_tokens for kind in kinds),
+        kinds=with_groups,
+        in_flight_tokens=s.max_num_batched_tokens,
+        null_blocks=int(s.engine.null_block),
+    )
+
+
+def _kinds(stage: Sequence[LayerRun], s: Scenario) -> list[LayerKind]:
+    """Layers of a stage by what they cache on one rank."""
+    attention: dict[tuple[float, int | None], int] = {}
+    states: dict[float, int] = {}
+    for run in stage:
+        state = layer_state_bytes(run.mixer, s.model.compute_dtype, s.tp)
+        if state:
+            states[state] = states.get(state, 0) + run.layers
+        per_token = layer_bytes_per_token(run.mixer, s.kv, s.tp)
+        if per_token:
+            key = (per_token, _window(run.mixer, s))
+            attention[key] = attention.get(key, 0) + run.layers
+    if s.extra_cache_layers and attention:
+        widest = max(key for key in attention if key[1] is None)
+        attention[widest] += s.extra_cache_layers
+    block = _block_tokens(attention, states, s)
+    kinds = [LayerKind(n, per_token * block, block, window) for (per_token, window), n in attention.items()]
+    slots = 1 + s.speculative_tokens
+    kinds += [LayerKind(n, state, block, None, slots) for state, n in states.items()]
+    return kinds
+
+
+def _window(mixer: Mixer, s: Scenario) -> int | None:
+    """Cap the allocator applies: engines without hybrid groups keep every token of every layer."""
+    if not s.engine.hybrid_groups:
+        return None
+    if mixer.kind == "chunked" and s.engine.chunked_as_full:
+        return None
+    return mixer.window_tokens if mixer.kind in ("window", "chunked") else None
+
+
+def _block_tokens(attention: dict[tuple[float, int | None], int], states: dict[float, int], s: Scenario) -> int:
+    """Tokens of a block: raised until an attention page holds the largest state, in steps of the alignment."""
+    if not states or not attention:
+        return s.block_tokens
+    per_token = max(per_token for per_token, _ in attention)
+    align = s.engine.block_align_tokens
+    needed = align * int(ceil_div(max(states), align * per_token))
+    return max(s.block_tokens, needed)
+
+
+def _same_page(kinds: list[LayerKind]) -> list[LayerKind]:
+    """One page size: smaller attention pages take more tokens where the ratio is whole, everything else is padded."""
+    page = max(kind.page_bytes for kind in kinds)
+    unified = []
+    for kind in kinds:
+        block = kind.block_tokens
+        if not kind.state_slots and page % kind.page_bytes == 0:
+            block = int(kind.block_tokens * (page // kind.page_bytes))
+        unified.append(LayerKind(kind.layers, page, block, kind.window_tokens, kind.state_slots))
+    return unified

@@ -1,0 +1,178 @@
+"""From what a user asks to a scenario: defaults are filled here, and each is reported as an assumption."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from infopt.errors import InfoptError
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
+from infopt.ledgers.terms import Caveat
+from infopt.profiles.engines import EngineConstants, device_default, load_engine
+from infopt.profiles.formats import (
+    kv_format_name,
+    load_kv_format,
+    load_weight_format,
+    weight_bits_by_part,
+)
+from infopt.profiles.geometry import ModelProfile
+
+DEFAULT_CONTEXT_TOKENS = 8192
+DEFAULT_OUTPUT_TOKENS = 512
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; None means "fill in the default and say so"."""
+
+    context_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    batch: int = 1
+    gpus: int | None = None
+    tp: int | None = None
+    pp: int = 1
+    dp: int = 1
+    ep: int | None = None
+    engine: str = "vllm"
+    engine_version: str | None = None
+    weights: str | None = None
+    kv: str | None = None
+    utilization: float | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    block_tokens: int | None = None
+    text_only: bool = False
+    mtp_tokens: int = 0
+    extra_cache_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A scenario and the assumptions that went into it."""
+
+    scenario: Scenario
+    assumptions: tuple[Caveat, ...]
+
+
+def lengths(request: Request, model: ModelProfile) -> tuple[int, int, int, float, list[Caveat]]:
+    """Context, input, output and decode context in tokens.
+
+    Given isl and osl: context = isl + osl, decode context = isl + osl / 2. Given only a context:
+    osl = min(512, ctx / 4), isl = ctx - osl, and the step is taken at the context itself.
+    """
+    said: list[Caveat] = []
+    isl, osl, ctx = request.input_tokens, request.output_tokens, request.context_tokens
+    if isl is None and osl is None:
+        if ctx is None:
+            ctx = min(DEFAULT_CONTEXT_TOKENS, model.max_position_tokens or DEFAULT_CONTEXT_TOKENS)
+            said.append(Caveat("context", f"context {ctx} tokens: not given"))
+        osl = min(DEFAULT_OUTPUT_TOKENS, max(1, ctx // 4))
+        isl = max(1, ctx - osl)
+        said.append(Caveat("lengths", f"input {isl} and output {osl} tokens: not given"))
+        return ctx, isl, osl, float(ctx), said
+    if osl is None:
+        osl = (ctx - isl) if ctx is not None and isl is not None else DEFAULT_OUTPUT_TOKENS
+        said.append(Caveat("output", f"output {osl} tokens: not given"))
+    if isl is None:
+        if ctx is None:
+            raise InfoptError("--osl without --isl or --ctx: say how long the prompt is")
+        isl = ctx - osl
+        said.append(Caveat("input", f"input {isl} tokens: context minus output"))
+    if isl < 1 or osl < 1:
+        raise InfoptError(
+            f"input {isl} and output {osl} tokens do not fit in a context of {ctx}; both must be at least 1"
+        )
+    ctx = ctx if ctx is not None else isl + osl
+    if isl + osl > ctx:
+        raise InfoptError(f"--isl {isl} + --osl {osl} is more than --ctx {ctx}")
+    return ctx, isl, osl, isl + osl / 2, said
+
+
+def placement(request: Request, model: ModelProfile, gpus: int) -> tuple[int, int, list[Caveat]]:
+    """tp and ep where they were not given: tp fills what pp and dp leave."""
+    said: list[Caveat] = []
+    tp = request.tp
+    if tp is None:
+        per_stage = gpus // (request.pp * request.dp)
+        tp = max(1, per_stage)
+        if tp > 1:
+            said.append(Caveat("tp", f"tp {tp}: not given, fills the {gpus} devices"))
+    return tp, request.ep if request.ep is not None else 1, said
+
+
+def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Built:
+    """Resolve formats, engine constants, lengths and placement into a scenario."""
+    engine, version = load_engine(request.engine, request.engine_version)
+    device = hardware.accelerator
+    ctx, isl, osl, decode_context, said = lengths(request, model)
+    gpus = _gpus(request, hardware)
+    tp, ep, more = placement(request, model, gpus)
+    weight_format, bits = weight_bits_by_part(model, request.weights)
+    kv_name = kv_format_name(model, request.kv)
+    gib = device.usable_memory_bytes / GIB
+    utilization = request.utilization if request.utilization is not None else engine.utilization
+    if not 0 < utilization <= 1:
+        raise InfoptError(f"--util {utilization:g} is not a share between 0 and 1")
+    scenario = Scenario(
+        model=model,
+        accelerator=device,
+        gpus=gpus,
+        tp=tp,
+        pp=request.pp,
+        dp=request.dp,
+        ep=ep,
+        engine=engine,
+        engine_version=version,
+        weight_format=weight_format,
+        weight_bits=bits,
+        weight_compute=load_weight_format(weight_format).compute,
+        kv_format=kv_name,
+        kv=load_kv_format(kv_name),
+        utilization=utilization,
+        input_tokens=isl,
+        output_tokens=osl,
+        context_tokens=ctx,
+        decode_context_tokens=decode_context,
+        batch=request.batch,
+        max_num_seqs=request.max_num_seqs or device_default(engine.max_num_seqs, gib),
+        max_num_batched_tokens=request.max_num_batched_tokens or device_default(engine.max_num_batched_tokens, gib),
+        block_tokens=request.block_tokens or engine.block_tokens,
+        extra_cache_layers=request.extra_cache_layers,
+        speculative_tokens=request.mtp_tokens,
+        text_only=request.text_only,
+        mtp_loaded=request.mtp_tokens > 0,
+    )
+    return Built(scenario, tuple([*said, *more, *_engine_assumptions(request, engine, version, utilization)]))
+
+
+def _gpus(request: Request, hardware: HardwareChoice) -> int:
+    if request.gpus is not None and hardware.gpus is not None and request.gpus != hardware.gpus:
+        raise InfoptError(f"--gpus {request.gpus} contradicts --hw, which names {hardware.gpus}; give one of them")
+    gpus = request.gpus or hardware.gpus
+    if gpus is not None:
+        return gpus
+    return (request.tp or 1) * request.pp * request.dp
+
+
+def _engine_assumptions(request: Request, engine: EngineConstants, version: str, utilization: float) -> list[Caveat]:
+    said = []
+    if request.engine_version is None:
+        said.append(Caveat("engine", f"{engine.engine} {version}: the newest version whose constants are measured"))
+    if request.utilization is None:
+        text = f"utilization {utilization:g}: {engine.utilization_meaning}"
+        said.append(Caveat("utilization", text))
+    return said
+
+
+def with_weights(built: Built, weights: str) -> Built:
+    """The same scenario with another weight format."""
+    s = built.scenario
+    name, bits = weight_bits_by_part(s.model, weights)
+    changed = replace(s, weight_format=name, weight_bits=bits, weight_compute=load_weight_format(name).compute)
+    return replace(built, scenario=changed)
+
+
+def usable_tensor_parallel(model: ModelProfile, at_most: int) -> Sequence[int]:
+    """TP degrees this model allows, up to `at_most`."""
+    return [tp for tp in allowed_tensor_parallel(model) if tp <= at_most]
