@@ -136,7 +136,9 @@ def override(accelerator: Accelerator, figures: Mapping[str, float]) -> Accelera
             data[f"peak_flop_per_s.{name}"] = Datum("user", "given by the user")
             continue
         if name not in OVERRIDABLE:
-            raise InfoptError(f"{accelerator.id}: {name} cannot be overridden; {', '.join((*OVERRIDABLE, *FORMATS))} can")
+            raise InfoptError(
+                f"{accelerator.id}: {name} cannot be overridden; {', '.join((*OVERRIDABLE, *FORMATS))} can"
+            )
         fields[name] = OVERRIDABLE[name](value)
         data[name] = Datum("user", "given by the user")
     return replace(accelerator, peak_flop_per_s=peaks, data=data, **fields)

@@ -1,0 +1,78 @@
+"""Cloud instance types: which accelerators one holds, read by key from `data/instances/<cloud>.csv`.
+
+Lines: instance,accelerator,gpus,vcpus,memory_gib,usd_per_hour,region,date,source; an empty cell is unknown.
+The first line of a file that starts with `#` says where its rows came from.
+"""
+
+import os
+from dataclasses import dataclass
+
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.catalogue import DATA, load_accelerator
+
+INSTANCES = DATA / "instances"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance type of one cloud."""
+
+    name: str
+    cloud: str
+    accelerator: str
+    gpus: int
+    vcpus: int | None
+    memory_gib: float | None
+    usd_per_hour: float | None
+    region: str
+    date: str
+    source: str
+
+
+def find_instance(text: str) -> HardwareChoice | None:
+    """The accelerators of instance type `text` (any case), with the whole instance's list price where one is known."""
+    instance = read_instance(text)
+    if instance is None:
+        return None
+    accelerator = load_accelerator(instance.accelerator)
+    price = f", {instance.usd_per_hour:g} $/h in {instance.region} ({instance.date})" if instance.usd_per_hour else ""
+    resolved_as = f"{instance.name} ({instance.cloud}) = {instance.gpus} x {accelerator.name}{price}"
+    return HardwareChoice(accelerator, instance.gpus, resolved_as, instance.usd_per_hour)
+
+
+def read_instance(text: str) -> Instance | None:
+    """The row of instance type `text`; None where no cloud lists it."""
+    wanted = text.strip().lower() + ","
+    for cloud, lines in _files():
+        for line in lines:
+            if line.lower().startswith(wanted) and not line.startswith("instance,"):
+                return _instance(cloud, line)
+    return None
+
+
+def instance_names() -> tuple[str, ...]:
+    """All instance types known."""
+    return tuple(
+        line.split(",", 1)[0] for _, lines in _files() for line in lines if not line.startswith(("#", "instance,"))
+    )
+
+
+def _files() -> list[tuple[str, list[str]]]:
+    names = sorted(entry.name for entry in os.scandir(INSTANCES) if entry.name.endswith(".csv"))
+    return [(name[:-4], (INSTANCES / name).read_text(encoding="utf-8").splitlines()) for name in names]
+
+
+def _instance(cloud: str, line: str) -> Instance:
+    name, accelerator, gpus, vcpus, memory, usd, region, date, source = line.split(",", 8)
+    return Instance(
+        name,
+        cloud,
+        accelerator,
+        int(gpus),
+        int(vcpus) if vcpus else None,
+        float(memory) if memory else None,
+        float(usd) if usd else None,
+        region,
+        date,
+        source,
+    )
