@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import Field
+
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import Accelerator, Datum, Kind, Link, MemoryClass
 from infopt.records import ROOT, Record, load_record, names_in, read_yaml, validate_record
@@ -59,7 +61,7 @@ class AcceleratorRecord(Record):
     memory_bytes: Figure
     driver_memory_bytes: Figure | None = None
     usable_memory_bytes: Figure
-    memory_options: list[MemoryOption] = []
+    memory_options: list[MemoryOption] = Field(default_factory=list)
     bandwidth_bytes_per_s: Figure
     peak_flop_per_s: dict[str, Figure]
     link: LinkFigure | None = None
@@ -68,8 +70,14 @@ class AcceleratorRecord(Record):
     devices_per_node: int | None = None
     link_domain_devices: int | None = None
     usd_per_hour: Figure | None = None
-    measured: dict[str, Figure] = {}
-    notes: list[str] = []
+    measured: dict[str, Figure] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+
+class CommonRecord(Record):
+    """The file form of `common_accelerators`."""
+
+    accelerators: list[str]
 
 
 def hardware_names() -> tuple[str, ...]:
@@ -78,11 +86,13 @@ def hardware_names() -> tuple[str, ...]:
 
 
 def load_accelerator(id: str, **overrides: float) -> Accelerator:
-    """The accelerator `id`, a chip with memory options in the size a suffix names (`apple-m2-max-96gb`, else the smallest).
+    """The accelerator `id`; where the buyer chooses the memory, in the size a suffix names (`apple-m2-max-96gb`).
+
+    Without a suffix such a chip comes in its smallest size.
 
     overrides  figures by field name, of the user's own (kind `user`): usable_memory_bytes, bandwidth_bytes_per_s,
                memory_bytes, tdp_watts, usd_per_hour, or a format's dense peak as `bf16=989e12`.
-    Errors: an unknown id or override lists the nearest names; a memory size the chip is not sold with lists those it is.
+    Errors: an unknown id lists the nearest; a size the chip is not sold with lists those it is.
     """
     base, gigabytes = _split_size(id)
     record = load_record(AcceleratorRecord, ACCELERATORS, base, "accelerator", REMEDY)
@@ -115,12 +125,8 @@ def accelerator_summary(id: str) -> dict[str, Any]:
 
 def common_accelerators() -> tuple[str, ...]:
     """The accelerators `plan` compares when no hardware is named, in the file's order."""
-
-    class Common(Record):
-        accelerators: list[str]
-
     path = DATA / "common.yaml"
-    return tuple(validate_record(Common, read_yaml(path), str(path)).accelerators)
+    return tuple(validate_record(CommonRecord, read_yaml(path), str(path)).accelerators)
 
 
 def override(accelerator: Accelerator, figures: Mapping[str, float]) -> Accelerator:

@@ -10,7 +10,7 @@ HBM_FROM_BYTES_PER_S = 2.0e12  # no GDDR card reads faster (RTX 5090: 1.79e12), 
 
 
 def parse_custom(text: str) -> HardwareChoice:
-    """The accelerator `text` describes: memory, bandwidth and optionally the dense 16-bit peak, in that order, then a count.
+    """The accelerator `text` describes: memory, bandwidth, optionally the dense 16-bit peak, then a count (`x8`).
 
     The memory is taken as what the engine sees. A peak not given is unknown, never guessed.
     Errors: memory or bandwidth missing, a part with the wrong unit, or more than three parts.
@@ -22,7 +22,8 @@ def parse_custom(text: str) -> HardwareChoice:
     parts = [part.strip() for part in text.split(":")[1:]]
     if len(parts) not in (2, 3) or not all(parts):
         raise InfoptError(
-            f"--hw {text}: memory and bandwidth are needed, as in custom:80GB:3.35TB/s or custom:80GB:3.35TB/s:989TFLOP/s"
+            f"--hw {text}: memory and bandwidth are needed, the dense 16-bit peak may follow: "
+            "custom:80GB:3.35TB/s:989TFLOP/s"
         )
     memory_bytes = parse_bytes(parts[0], "--hw custom memory")
     bandwidth = parse_bytes_per_s(parts[1], "--hw custom bandwidth")

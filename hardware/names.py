@@ -17,9 +17,11 @@ MAX_GPUS = 100_000
 
 # Words that say who made it or what it is, never which one.
 NOISE = frozenset(
-    "nvidia amd intel google aws apple geforce tesla instinct quadro gpu gpus cpu processor accelerator accelerators card "
-    "cards chip chips graphics generation edition blackwell superchip tensor oam hbm hbm2 hbm2e hbm3 hbm3e gddr6 gddr6x gddr7 "
-    "lpddr5x mac macbook macstudio macmini shared r tm ac vf cloud com product the with unified memory core cores".split()
+    """
+    nvidia amd intel google aws apple geforce tesla instinct quadro gpu gpus cpu processor accelerator accelerators card
+    cards chip chips graphics generation edition blackwell superchip tensor oam hbm hbm2 hbm2e hbm3 hbm3e gddr6 gddr6x
+    gddr7 lpddr5x mac macbook shared r tm ac vf cloud com product the with unified memory core cores
+    """.split()  # noqa: SIM905
 )
 FORMS = {
     "sxm": "sxm", "sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hgx": "sxm", "dgx": "sxm",
@@ -60,8 +62,9 @@ def resolve_hardware(text: str) -> HardwareChoice:
         raise InfoptError(
             f"--hw {text[:40]!r}: a name such as h100, h100:8 or custom:80GB:3.35TB/s is expected; {REMEDY}"
         )
-    choice = _whole(cleaned) or _counted(cleaned) or _mixed(cleaned)
+    choice = _whole(cleaned) or _counted(cleaned)
     if choice is None:
+        _refuse_mixed(cleaned)
         raise unknown_name("hardware", cleaned, _known_names(cleaned), REMEDY)
     return choice
 
@@ -112,7 +115,7 @@ def _times(choice: HardwareChoice, count: int, text: str) -> HardwareChoice:
     return replace(choice, gpus=gpus, usd_per_hour=usd, resolved_as=f"{count} x {choice.resolved_as}")
 
 
-def _mixed(text: str) -> None:
+def _refuse_mixed(text: str) -> None:
     """Refuse two kinds of accelerator in one text; a plus sign inside one name has been read by now."""
     parts = [part.strip() for part in re.split(r"\s*[+&]\s*|,|;|\band\b", text) if part.strip()]
     if len(parts) < 2:
@@ -137,9 +140,7 @@ def _named(text: str) -> HardwareChoice | None:
 
 def _pick(text: str, name: Name, rows: list[Row]) -> HardwareChoice:
     """The row that fits form and size; of several the smallest, the first written winning a tie."""
-    fitting = [row for row in rows if name.form in (None, row.form) or not row.form]
-    if name.size_gb is not None:
-        fitting = [row for row in fitting if row.size_gb in (None, name.size_gb)]
+    fitting = fitting_rows(name)
     if not fitting:
         raise InfoptError(
             f"--hw {text}: no such version; known: {', '.join(dict.fromkeys(r.accelerator for r in rows))}"
@@ -152,6 +153,12 @@ def _pick(text: str, name: Name, rows: list[Row]) -> HardwareChoice:
     if row.size_gb is None and name.size_gb is None:
         note = f" with {accelerator.memory_bytes // 2**30} GiB (add the size, as in '{text} 64gb', to choose)"
     return HardwareChoice(accelerator, None, accelerator.name + note)
+
+
+def fitting_rows(name: Name) -> list[Row]:
+    """The rows of a core that agree with the form and the size named."""
+    rows = [row for row in name_rows(name.core) if name.form in (None, row.form) or not row.form]
+    return rows if name.size_gb is None else [row for row in rows if row.size_gb in (None, name.size_gb)]
 
 
 def split_name(text: str) -> Name:

@@ -1,0 +1,133 @@
+"""Slices of one GPU (MIG): `h100-mig-3g.40gb`, `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`, `nvidia.com/mig-1g.10gb`.
+
+A slice owns its share of the memory, with the bandwidth that goes with it, and its share of the multiprocessors
+(fractions: NVIDIA MIG user guide, supported profiles). It has no link to other slices.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from infopt.errors import InfoptError
+from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
+from infopt.hardware.catalogue import DATA, GIB, load_accelerator
+
+GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html"
+LISTING = "nvidia-smi mig -lgip listings in public files"
+# The least that was seen of a slice's share: 16.00 GiB of an eighth of H200's 140.4 (mig-parted notes, public files).
+LEAST_SEEN_SHARE = 0.91
+PROFILE = re.compile(r"(?<!\d)(\dg\.\d{1,3}gb)(?:[+-](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One line of `data/mig.csv`: shares of the GPU `accelerator`, and the GiB the driver lists where seen."""
+
+    accelerator: str
+    name: str
+    compute_share: Fraction
+    memory_share: Fraction
+    listed_gib: float | None
+
+
+def resolve_slice(text: str) -> HardwareChoice | None:
+    """The slice `text` (lower case) names; None where there is no profile in it.
+
+    Without a GPU's name, or where the name leaves several, the slice with the least bandwidth is taken and said so.
+    Errors: a profile no GPU, or not this GPU, can be cut into; the profiles it can are listed.
+    """
+    match = PROFILE.search(text)
+    if not match:
+        return None
+    rest = (text[: match.start()] + " " + text[match.end() :]).replace("nvidia.com/", " ")
+    rest = re.sub(r"\bmig\b", " ", re.sub(r"[-_:/]+", " ", rest)).strip()
+    parents = _parents(rest)
+    if parents is None:
+        return None
+    slices = [
+        profile
+        for profile in profiles()
+        if profile.name == match[1] and (not parents or profile.accelerator in parents)
+    ]
+    if not slices:
+        raise _no_profile(match[1], parents)
+    cut = [cut_slice(profile) for profile in slices]
+    chosen = min(cut, key=lambda accelerator: accelerator.bandwidth_bytes_per_s)
+    others = [accelerator.id for accelerator in cut if accelerator is not chosen]
+    note = f", the slowest of the GPUs it fits; also {', '.join(others)}" if others else ""
+    return HardwareChoice(chosen, None, chosen.name + note)
+
+
+def profiles() -> tuple[Profile, ...]:
+    """All profiles of `data/mig.csv`."""
+    lines = (DATA / "mig.csv").read_text(encoding="utf-8").splitlines()[1:]
+    rows = (line.split(",") for line in lines)
+    return tuple(Profile(a, n, Fraction(c), Fraction(m), float(gib) if gib else None) for a, n, c, m, gib in rows)
+
+
+def cut_slice(profile: Profile) -> Accelerator:
+    """The slice as an accelerator of its own: shares of memory, bandwidth and compute of the whole GPU."""
+    whole = load_accelerator(profile.accelerator)
+    share, compute = float(profile.memory_share), float(profile.compute_share)
+    usable, datum = _usable(profile, whole)
+    data = {name: Datum(d.kind, f"{profile.memory_share} of: {d.source}") for name, d in whole.data.items()}
+    data |= {
+        f"peak_flop_per_s.{f}": Datum("vendor", f"{profile.compute_share} of the GPU, {GUIDE}")
+        for f in whole.peak_flop_per_s
+    }
+    data["usable_memory_bytes"] = datum
+    data = {
+        name: datum
+        for name, datum in data.items()
+        if name.partition(".")[0] not in ("link", "measured", "tdp_watts", "usd_per_hour")
+    }
+    return replace(
+        whole,
+        id=f"{whole.id}-mig-{profile.name}",
+        name=f"{whole.name}, MIG slice {profile.name}",
+        memory_bytes=round(whole.memory_bytes * share),
+        driver_memory_bytes=round(profile.listed_gib * GIB) if profile.listed_gib else None,
+        usable_memory_bytes=usable,
+        bandwidth_bytes_per_s=whole.bandwidth_bytes_per_s * share,
+        peak_flop_per_s={name: peak * compute for name, peak in whole.peak_flop_per_s.items()},
+        link=None,
+        tdp_watts=None,
+        usd_per_hour=None,
+        price_date=None,
+        measured={},
+        data=data,
+        notes=("a slice has no link to other slices; host memory and PCIe are shared", *whole.notes),
+    )
+
+
+def _usable(profile: Profile, whole: Accelerator) -> tuple[int, Datum]:
+    """What an engine sees of a slice: the listed GiB (CUDA sees the same 39.25 of A100's 3g.40gb), else a share."""
+    if profile.listed_gib:
+        return round(profile.listed_gib * GIB), Datum("measured", LISTING)
+    if profile.memory_share == 1:
+        return whole.usable_memory_bytes, Datum("assumed", "as the whole GPU")
+    total = whole.driver_memory_bytes or whole.usable_memory_bytes
+    source = (
+        f"{profile.memory_share} of the GPU's memory times {LEAST_SEEN_SHARE}, the least seen (H200 1g.18gb: 16.00 GiB)"
+    )
+    return round(total * float(profile.memory_share) * LEAST_SEEN_SHARE), Datum("assumed", source)
+
+
+def _parents(rest: str) -> set[str] | None:
+    """Ids of the GPUs `rest` can mean (empty: any); None where it names none, as with a count still in it."""
+    from infopt.hardware.names import fitting_rows, split_name
+
+    name = split_name(rest)
+    if not name.core:
+        return set()
+    rows = fitting_rows(name)
+    return {row.accelerator for row in rows} if rows else None
+
+
+def _no_profile(profile: str, parents: set[str]) -> InfoptError:
+    known = dict.fromkeys(p.name for p in profiles() if not parents or p.accelerator in parents)
+    if not known:
+        return InfoptError(f"{', '.join(sorted(parents))} cannot be cut into MIG slices as far as is known")
+    return InfoptError(
+        f"no MIG profile {profile}{' of ' + ', '.join(sorted(parents)) if parents else ''}; known: {', '.join(known)}"
+    )
