@@ -1,7 +1,7 @@
 """A scenario: one model in one format on one placement under one load."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import Accelerator
@@ -107,19 +107,26 @@ def _divides(tp: int, q_heads: int, kv_heads: int) -> bool:
 
 
 def stages(model: ModelProfile, pp: int) -> list[list[LayerRun]]:
-    """Layers of each pipeline stage, each as a run of one.
+    """Layers of each pipeline stage, as runs.
 
     L // pp layers a stage; the remainder goes one each to the stages before the last, from the back,
     so that the last stage, which also holds the head, is never the longest (vLLM distributed/utils.py).
     """
-    total = model.layers
-    sizes = [total // pp] * pp
-    for i in range(2, total % pp + 2):
+    sizes = [model.layers // pp] * pp
+    for i in range(2, model.layers % pp + 2):
         sizes[-i if i <= pp else -1] += 1
-    layers = list(model.each_layer())
     cut: list[list[LayerRun]] = []
-    start = 0
+    remaining = iter(model.runs)
+    run = next(remaining)
+    left = run.layers
     for size in sizes:
-        cut.append(layers[start : start + size])
-        start += size
+        stage: list[LayerRun] = []
+        while size:
+            if not left:
+                run = next(remaining)
+                left = run.layers
+            taken = min(size, left)
+            stage.append(replace(run, layers=taken))
+            size, left = size - taken, left - taken
+        cut.append(stage)
     return cut

@@ -5,7 +5,7 @@ recurrence) and then transforms each token (feed-forward). The records hold coun
 a format (`formats.py`) and a placement (`ledgers/`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -164,6 +164,7 @@ class ModelProfile:
 
     runs              layers in order
     embed_params      input embedding; head_params is 0 when tied
+    gathered_params   per-layer embeddings beside it: stored, but only one row each is read per token
     small_params      final norm, position tables
     extra_params      other stored parts: {"vision": n, "mtp": n}
     compute_dtype     bf16, fp16 or fp32: the type weights are computed in and `--kv auto` follows
@@ -180,6 +181,7 @@ class ModelProfile:
     embed_params: int
     head_params: int
     small_params: int = 0
+    gathered_params: int = 0
     extra_params: Mapping[str, int] = field(default_factory=dict)
     mtp_layers: int = 0
     mtp_cache_elements_per_token: int = 0
@@ -198,12 +200,6 @@ class ModelProfile:
     def tied(self) -> bool:
         return self.head_params == 0
 
-    def each_layer(self) -> Iterator[LayerRun]:
-        """Every layer in order, as runs of length one share the same record."""
-        for run in self.runs:
-            for _ in range(run.layers):
-                yield run
-
     @property
     def groups(self) -> tuple[LayerRun, ...]:
         """Equal layers merged whatever their place: what a person wants to read."""
@@ -217,7 +213,8 @@ class ModelProfile:
     def params_by_part(self) -> dict[str, int]:
         """Parameters by part, MTP and vision included; only parts that exist."""
         count = dict.fromkeys(PARTS, 0)
-        count["embedding"], count["head"], count["small"] = self.embed_params, self.head_params, self.small_params
+        count["embedding"] = self.embed_params + self.gathered_params
+        count["head"], count["small"] = self.head_params, self.small_params
         for run in self.runs:
             mixer, ff, n = run.mixer, run.feed_forward, run.layers
             count["attention"] += n * mixer.linear_params
@@ -238,6 +235,7 @@ class ModelProfile:
         """The headline count: the text decoder, without MTP layers and other modalities."""
         return (
             self.embed_params
+            + self.gathered_params
             + self.head_params
             + self.small_params
             + sum(run.layers * run.params_per_layer for run in self.runs)
@@ -252,9 +250,9 @@ class ModelProfile:
     @property
     def params_active(self) -> int:
         """Convention 2: without the input embedding, of which a gather reads one row (tied: it is the head)."""
-        return self.params_active_with_embeddings - (0 if self.tied else self.embed_params)
+        return self.params_active_with_embeddings - self.gathered_params - (0 if self.tied else self.embed_params)
 
     @property
     def params_active_without_embeddings(self) -> int:
         """Convention 3: without input embedding and output head."""
-        return self.params_active_with_embeddings - self.embed_params - self.head_params
+        return self.params_active_with_embeddings - self.gathered_params - self.embed_params - self.head_params

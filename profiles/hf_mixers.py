@@ -10,9 +10,7 @@ from infopt.profiles.hf_keys import Keys
 
 
 def attention(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
-    """The attention of a layer of `kind` (`full`, `window`, `chunked`, `latent`, `indexed`)."""
-    renames = family.kind_keys.get(kind, {})
-    keys = keys.for_kind(renames) if renames else keys
+    """The attention of a layer of `kind` (`full`, `window`, `chunked`, `shared`, `latent`, `indexed`)."""
     if family.attention == "grouped":
         return grouped_query(keys, family, kind)
     return latent(keys, family, kind)
@@ -22,39 +20,49 @@ def qk_norm_params(keys: Keys, family: Family, q: int, kv: int, d: int) -> int:
     """Norms on queries and keys: one head-sized vector each, or one for every head."""
     if family.qk_norm == "none" or not keys.switch(family.qk_norm_when):
         return 0
-    width = 2 * d if family.qk_norm == "head" else q * d + kv * d
+    own = 2 if kv else 1  # a layer that shares another's keys norms its queries only
+    width = own * d if family.qk_norm == "head" else q * d + kv * d
     return width * (2 if family.qk_norm_bias else 1)
 
 
 def grouped_query(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
-    """Q, K, V, O projections: H q d + H k d + H k dv + q dv H, with biases, norms, gate and sinks as the family says."""
+    """Q, K, V, O projections: H q d + H k d + H k dv + q dv H; biases, norms, gate, sinks as the family says.
+
+    A query of low rank r costs H r + r q d and a norm of r. A layer that shares another's cache has no K and V.
+    """
     hidden, q, kv = keys.count("hidden"), keys.count("q_heads"), keys.count("kv_heads")
     d = keys.count("head_dim")
     dv = keys.maybe("v_head_dim") or d
     if q % kv:
         raise keys.error(f"{q} attention heads are not a multiple of {kv} key-value heads")
-    key_params, value_params = hidden * kv * d, hidden * kv * dv
-    if kind == "full" and keys.switch(family.shared_kv_value):
-        value_params = 0
-    gate = 0
-    if family.output_gate != "none" and keys.switch(family.output_gate_when):
-        gate = hidden * q * (dv if family.output_gate == "elementwise" else 1)
-    small = qk_norm_params(keys, family, q, kv, d)
-    if keys.switch(family.qkv_bias):
-        small += q * d + kv * (d + dv)
+    rank = keys.maybe("query_rank")
+    query = hidden * rank + rank * q * d if rank else hidden * q * d
+    key_value = 0 if kind == "shared" else hidden * kv * d
+    if kind != "shared" and not keys.switch(family.shared_kv_value):
+        key_value += hidden * kv * dv
+    own_kv = 0 if kind == "shared" else kv
+    small = qk_norm_params(keys, family, q, own_kv, d) + (rank or 0)
+    small += q * d + own_kv * (d + dv) if keys.switch(family.qkv_bias) else 0
     small += hidden if keys.switch(family.o_bias) else 0
     small += q if keys.switch(family.sinks) else 0
     return Mixer(
         kind=kind,
-        linear_params=hidden * q * d + key_params + value_params + gate + q * dv * hidden,
-        small_params=small,
-        kv_linear_params=key_params + value_params,
+        linear_params=query + key_value + gate_params(keys, family, q, dv) + q * dv * hidden,
+        small_params=small + sum(keys.evaluate(term) for term in family.attention_small),
+        kv_linear_params=key_value,
         q_heads=q,
         kv_heads=kv,
         qk_dim=d,
         v_dim=dv,
         window_tokens=window_tokens(keys, kind),
     )
+
+
+def gate_params(keys: Keys, family: Family, q: int, dv: int) -> int:
+    """A gate on the attention output: one number per element, or per head."""
+    if family.output_gate == "none" or not keys.switch(family.output_gate_when):
+        return 0
+    return keys.count("hidden") * q * (dv if family.output_gate == "elementwise" else 1)
 
 
 def window_tokens(keys: Keys, kind: MixerKind) -> int | None:
@@ -82,12 +90,11 @@ def latent(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
         small += rq
     query = (rq or hidden) * q * (nope + rope)
     linear = down + query + rkv * q * (nope + dv) + q * dv * hidden
-    if family.output_gate == "elementwise" and keys.switch(family.output_gate_when):
-        linear += hidden * q * dv
+    linear += gate_params(keys, family, q, dv)
     if keys.switch(family.qkv_bias):
         small += rkv + rope + (rq or 0)
     small += hidden if keys.switch(family.o_bias) else 0
-    index = kind == "indexed"
+    index = kind == "indexed" and keys.switch(family.own_index)
     index_heads = keys.count("index_n_heads") if index else 0
     index_dim = keys.count("index_head_dim") if index else 0
     return Mixer(
@@ -101,9 +108,10 @@ def latent(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
         qk_dim=nope + rope,
         v_dim=dv,
         latent_dim=rkv + rope,
+        latent_rank=rkv,
         index_dim=index_dim,
         index_heads=index_heads,
-        index_topk=keys.count("index_topk") if index else 0,
+        index_topk=keys.count("index_topk") if kind == "indexed" else 0,
     )
 
 

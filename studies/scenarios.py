@@ -143,7 +143,7 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         text_only=request.text_only,
         mtp_loaded=request.mtp_tokens > 0,
     )
-    return Built(scenario, tuple([*said, *more, *_engine_assumptions(request, engine, version, utilization)]))
+    return Built(scenario, (*said, *more, *_engine_assumptions(request, engine, version, utilization)))
 
 
 def _gpus(request: Request, hardware: HardwareChoice) -> int:

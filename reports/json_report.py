@@ -1,0 +1,148 @@
+"""The JSON contract (DESIGN section 4): plain numbers in base units, null where the ledger does not know."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from infopt.studies.planning import Plan
+
+PLAN_SCHEMA = "infopt/plan/1"
+CHOICES_SCHEMA = "infopt/choices/1"
+
+
+def plan_dict(plan: Plan) -> dict[str, Any]:
+    """One plan as the contract's object."""
+    s = plan.scenario
+    return {
+        "schema": PLAN_SCHEMA,
+        "model": _model(plan),
+        "hardware": _hardware(plan),
+        "workload": {
+            "context_tokens": s.context_tokens,
+            "input_tokens": s.input_tokens,
+            "output_tokens": s.output_tokens,
+            "decode_context_tokens": s.decode_context_tokens,
+            "batch": s.batch,
+        },
+        "engine": {"name": s.engine.engine, "version": s.engine_version, "utilization": s.utilization},
+        "memory": _memory(plan),
+        "bandwidth": _bandwidth(plan),
+        "compute": {
+            "prefill_flop": plan.compute.prefill_flop,
+            "decode_flop_per_token": plan.compute.decode_flop_per_token,
+            "ttft_floor_s": plan.compute.ttft_floor_s,
+            "ridge_batch": plan.compute.ridge_batch,
+        },
+        "estimate": _estimate(plan),
+        "cost": _cost(plan),
+        "remedies": [{"id": r.id, "text": r.text} for r in plan.remedies],
+        "assumptions": [{"id": c.id, "text": c.text} for c in plan.assumptions],
+        "caveats": [{"id": c.id, "text": c.text} for c in plan.caveats],
+        "sources": list(plan.sources),
+    }
+
+
+def _model(plan: Plan) -> dict[str, Any]:
+    s = plan.scenario
+    return {
+        "id": s.model.id,
+        "architecture": s.model.architecture,
+        "layers": s.model.layers,
+        "params_total": s.model.params_total,
+        "params_active": s.model.params_active,
+        "weight_format": s.weight_format,
+        "kv_format": s.kv_format,
+    }
+
+
+def _hardware(plan: Plan) -> dict[str, Any]:
+    s = plan.scenario
+    return {
+        "id": s.accelerator.id,
+        "gpus": s.gpus,
+        "tp": s.tp,
+        "pp": s.pp,
+        "dp": s.dp,
+        "ep": s.ep,
+        "memory_bytes": s.accelerator.usable_memory_bytes,
+        "bandwidth_bytes_per_s": s.accelerator.bandwidth_bytes_per_s,
+        "calibration": s.accelerator.calibration,
+    }
+
+
+def _memory(plan: Plan) -> dict[str, Any]:
+    m = plan.memory
+    return {
+        "stored_weights_bytes": m.stored_weights_bytes,
+        "weights_bytes_per_gpu": m.weights_bytes_per_gpu,
+        "kv_bytes_per_token": m.kv_bytes_per_token,
+        "kv_bytes_per_sequence": m.kv_bytes_per_sequence,
+        "kv_bytes_per_gpu": m.kv_bytes_per_gpu,
+        "state_bytes_per_sequence": m.state_bytes_per_sequence,
+        "activation_bytes": m.activation_bytes,
+        "communication_bytes": m.communication_bytes,
+        "graph_bytes": m.graph_bytes,
+        "engine_bytes": m.engine_bytes,
+        "margin_bytes": m.margin_bytes,
+        "used_bytes_per_gpu": m.used_bytes_per_gpu,
+        "capacity_bytes_per_gpu": m.capacity_bytes_per_gpu,
+        "kv_pool_bytes_per_gpu": m.kv_pool_bytes_per_gpu,
+        "kv_pool_low_bytes": m.kv_pool_low_bytes,
+        "kv_pool_high_bytes": m.kv_pool_high_bytes,
+        "kv_pool_tokens": m.kv_pool_tokens,
+        "kv_share": m.kv_share,
+        "max_sequences": m.max_sequences,
+        "max_context_tokens": m.max_context_tokens,
+        "fits": plan.fits,
+        "unknown": list(m.unknown),
+    }
+
+
+def _bandwidth(plan: Plan) -> dict[str, Any]:
+    b = plan.bandwidth
+    return {
+        "weight_bytes_per_step": b.weight_bytes_per_step,
+        "weight_bytes_per_step_expected": b.weight_bytes_per_step_expected,
+        "kv_bytes_per_step": b.kv_bytes_per_step,
+        "kv_share_of_step": b.kv_share_of_step,
+        "step_floor_s": b.step_floor_s,
+        "tpot_floor_s": b.tpot_floor_s,
+        "amortized_s_per_token": b.amortized_s_per_token,
+    }
+
+
+def _estimate(plan: Plan) -> dict[str, Any]:
+    """The floors say what binds; expected times need the step-time model and stay null without it."""
+    keys = (
+        "tpot_s",
+        "tpot_low_s",
+        "tpot_high_s",
+        "ttft_s",
+        "ttft_low_s",
+        "ttft_high_s",
+        "output_tokens_per_s",
+        "output_tokens_per_s_per_gpu",
+    )
+    return {**dict.fromkeys(keys), "bound": plan.bound}
+
+
+def _cost(plan: Plan) -> dict[str, Any] | None:
+    """Price per hour; the price of a token needs the estimate, so only its least value is given."""
+    if plan.cost is None:
+        return None
+    return {
+        "usd_per_hour": plan.cost.usd_per_hour,
+        "usd_per_million_output_tokens": None,
+        "usd_per_million_output_tokens_at_floor": plan.cost.usd_per_million_output_tokens_at_floor,
+    }
+
+
+def choices_dict(plans: Sequence[Plan]) -> dict[str, Any]:
+    """Plans in rank order."""
+    ranked = [{**plan_dict(plan), "rank": rank} for rank, plan in enumerate(plans, start=1)]
+    return {"schema": CHOICES_SCHEMA, "choices": ranked}
+
+
+def dumps(data: Any) -> str:
+    """Stable JSON text: insertion order, no NaN."""
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,173 @@
+"""The plan of one scenario: three ledgers, what binds, what it costs, and what would make it fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.bandwidth import BandwidthLedger, bandwidth_ledger
+from infopt.ledgers.compute import ComputeLedger, compute_ledger
+from infopt.ledgers.cost import usd_per_million_tokens
+from infopt.ledgers.memory import MemoryLedger, memory_ledger
+from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
+from infopt.ledgers.terms import Caveat
+from infopt.profiles.geometry import ModelProfile
+from infopt.studies.scenarios import Built, Request, build, with_weights
+
+Bound = Literal["weights", "kv", "compute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Price of the deployment; per token at the floor, so a least price, not an expected one."""
+
+    usd_per_hour: float
+    usd_per_million_output_tokens_at_floor: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change that would make the scenario fit, with its number."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything `plan` prints about one scenario.
+
+    bound    what sets the floor of a decode step: weights, kv or compute
+    step_s   the longer of the memory and the compute floor of a decode step
+    """
+
+    scenario: Scenario
+    memory: MemoryLedger
+    bandwidth: BandwidthLedger
+    compute: ComputeLedger
+    bound: Bound
+    cost: Cost | None
+    remedies: tuple[Remedy, ...]
+    assumptions: tuple[Caveat, ...]
+    resolved_as: str
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        notes = [Caveat("model", note) for note in self.scenario.model.notes]
+        notes += [Caveat("hardware", note) for note in self.scenario.accelerator.notes]
+        return (*self.memory.caveats, *notes)
+
+    @property
+    def fits(self) -> bool | None:
+        """The verdict: a definite no stands even where a term is unknown; a yes does not."""
+        if self.memory.fits and self.memory.unknown:
+            return None
+        return self.memory.fits
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        s = self.scenario
+        device = (f"{name}: {datum.kind}, {datum.source}" for name, datum in sorted(s.accelerator.data.items()))
+        return (f"model: {s.model.source}", *device, f"engine: {s.engine.source}", f"kv: {s.kv.source}")
+
+
+def plan(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Plan:
+    """The plan of a scenario; raises InfoptError for a placement that no engine runs."""
+    return plan_built(build(model, hardware, request), hardware, request)
+
+
+def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain_fit: bool = True) -> Plan:
+    """The plan of a resolved scenario."""
+    s = built.scenario
+    memory = memory_ledger(s)
+    bandwidth = bandwidth_ledger(s)
+    compute = compute_ledger(s, bandwidth)
+    remedies = tuple(_remedies(built, hardware, request, memory)) if explain_fit and memory.fits is not True else ()
+    return Plan(
+        scenario=s,
+        memory=memory,
+        bandwidth=bandwidth,
+        compute=compute,
+        bound=_bound(bandwidth, compute),
+        cost=_cost(s, hardware, bandwidth),
+        remedies=remedies,
+        assumptions=built.assumptions,
+        resolved_as=hardware.resolved_as,
+    )
+
+
+def _bound(bandwidth: BandwidthLedger, compute: ComputeLedger) -> Bound:
+    if compute.decode_compute_s is not None and compute.decode_compute_s > bandwidth.step_floor_s:
+        return "compute"
+    return "kv" if bandwidth.kv_share_of_step > 0.5 else "weights"
+
+
+def _cost(s: Scenario, hardware: HardwareChoice, bandwidth: BandwidthLedger) -> Cost | None:
+    """Price of all devices; None where no dated price is known."""
+    device = s.accelerator
+    if hardware.usd_per_hour is not None and hardware.gpus == s.gpus:
+        usd, source = hardware.usd_per_hour, hardware.resolved_as
+    elif device.usd_per_hour is not None:
+        datum = device.data.get("usd_per_hour")
+        usd, source = device.usd_per_hour * s.gpus, datum.source if datum else "--price"
+    else:
+        return None
+    floor = usd_per_million_tokens(usd, s.batch / bandwidth.step_floor_s)
+    return Cost(usd, floor, source)
+
+
+def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: MemoryLedger) -> Iterator[Remedy]:
+    """Changes that would make it fit, one at a time, each computed by the same ledger."""
+    s = built.scenario
+    if memory.max_context_tokens and s.batch_per_replica == 1:
+        yield Remedy("context", f"context of at most {memory.max_context_tokens} tokens")
+    if 0 < memory.max_sequences < s.batch_per_replica:
+        yield Remedy("batch", f"at most {memory.max_sequences * s.dp} sequences at once")
+    for weights in ("fp8", "int4"):
+        if _bits(s, weights) < _bits(s, None) and _fits(with_weights(built, weights).scenario):
+            yield Remedy(
+                "weights", f"{weights} weights ({_device_gib(with_weights(built, weights).scenario)} a device)"
+            )
+            break
+    if s.kv.bits_per_element > 8:
+        smaller = build(s.model, hardware, replace(request, kv="fp8", gpus=s.gpus, tp=s.tp))
+        if _fits(smaller.scenario):
+            yield Remedy("kv", "fp8 KV cache")
+    more = fewest_gpus(built, hardware, request, start=s.gpus + 1)
+    if more is not None:
+        yield Remedy("gpus", f"{more.scenario.gpus} devices (tp {more.scenario.tp}, pp {more.scenario.pp})")
+
+
+def fewest_gpus(
+    built: Built, hardware: HardwareChoice, request: Request, start: int = 1, limit: int = 64
+) -> Built | None:
+    """The smallest number of devices, at TP (then PP across nodes) this model allows, that holds the scenario."""
+    model = built.scenario.model
+    node = hardware.accelerator.devices_per_node or 8
+    degrees = [tp for tp in allowed_tensor_parallel(model) if tp <= node and tp & (tp - 1) == 0]
+    sizes = sorted({(tp * pp, pp, tp) for tp in degrees for pp in (1, 2, 4, 8) if pp == 1 or tp == max(degrees)})
+    one_device = replace(hardware, gpus=None, usd_per_hour=None)
+    for gpus, pp, tp in sizes:
+        if not start <= gpus <= limit or pp > model.layers:
+            continue
+        candidate = build(model, one_device, replace(request, gpus=gpus, tp=tp, pp=pp, dp=1, ep=None))
+        if _fits(candidate.scenario):
+            return candidate
+    return None
+
+
+def _fits(s: Scenario) -> bool:
+    return memory_ledger(s).fits is True
+
+
+def _bits(s: Scenario, weights: str | None) -> float:
+    """Total bits of the weights in a format (None: as they are in the scenario)."""
+    from infopt.profiles.formats import weight_bits_by_part
+
+    bits = s.weight_bits if weights is None else weight_bits_by_part(s.model, weights)[1]
+    return sum(count * bits[part] for part, count in s.model.params_by_part.items())
+
+
+def _device_gib(s: Scenario) -> str:
+    return f"{memory_ledger(s).weights_bytes_per_gpu / 2**30:.1f} GiB"
