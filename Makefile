@@ -29,8 +29,8 @@ bench: wheel
 
 # A stale build folder would put deleted modules into the wheel.
 wheel: $(VENV)/.dev-ready
-	rm -rf build dist
-	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
+	rm -rf build dist && mkdir dist
+	@$(BIN)/python -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@ls dist/*.whl
 
 clean:
