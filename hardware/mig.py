@@ -33,7 +33,7 @@ class Profile:
 def resolve_slice(text: str) -> HardwareChoice | None:
     """The slice `text` (lower case) names; None where there is no profile in it.
 
-    Without a GPU's name, or where the name leaves several, the slice with the least bandwidth is taken and said so.
+    Without a GPU's name, or where the name leaves several, the slice with the least memory is taken and said so.
     Errors: a profile no GPU, or not this GPU, can be cut into; the profiles it can are listed.
     """
     match = PROFILE.search(text)
@@ -52,9 +52,9 @@ def resolve_slice(text: str) -> HardwareChoice | None:
     if not slices:
         raise _no_profile(match[1], parents)
     cut = [cut_slice(profile) for profile in slices]
-    chosen = min(cut, key=lambda accelerator: accelerator.bandwidth_bytes_per_s)
+    chosen = min(cut, key=lambda accelerator: accelerator.usable_memory_bytes)
     others = [accelerator.id for accelerator in cut if accelerator is not chosen]
-    note = f", the slowest of the GPUs it fits; also {', '.join(others)}" if others else ""
+    note = f", the first of the smallest; also {', '.join(others)}" if others else ""
     return HardwareChoice(chosen, None, chosen.name + note)
 
 
