@@ -5,6 +5,7 @@ which attention, which feed-forward) and states the class defaults of keys that 
 implementation they were read from. A record may build on another (`like`) and states only what differs.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,14 @@ FOLDER = Path(__file__).resolve().parent / "data" / "families"
 _DEEPEST = 4  # records built on records
 
 Switch = bool | str  # a plain yes or no, or the config key that decides (`!key`: where that key means no)
+Recurrent = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
+
+
+class Variant(Record):
+    """A change of the record for configs that say something (null: say nothing; several values: any of them)."""
+
+    when: dict[str, Any]
+    then: dict[str, Any]
 
 
 class Family(Record):
@@ -31,7 +40,13 @@ class Family(Record):
     dtype           compute type when the config names none
     defaults        class defaults of absent keys (canonical names of `hf_keys`, else the key itself)
     keys            spellings this family uses before the general ones
-    kind_keys       spellings for layers of one kind (`full`, `window`, ...)
+    fixed           quantities the config does not carry, or carries wrongly
+    variants        changes of this record where the config says so: `when` {key: value}, `then` {field: value}
+    kinds           changes of this record for layers of one kind (`full`, `window`, `moe`, `dense`, ...)
+    sublayers       decoder layers per layer the config counts
+    model_small, layer_small, router_small, layer_linear  further parameters, as expressions
+    per_layer_embedding  embeddings gathered per layer beside the token embedding
+    beside          a recurrent mixer that runs beside the attention of the same layer
     layer_kinds     rules that name each layer's mixer, tried in order
     feed_forwards   rules that name each layer's feed-forward, tried in order
     norm            rms (a weight), layer (weight and bias), none (no parameters)
@@ -47,7 +62,9 @@ class Family(Record):
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
     defaults: dict[str, Any] = Field(default_factory=dict)
     keys: dict[str, list[str]] = Field(default_factory=dict)
-    kind_keys: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
+    fixed: dict[str, Any] = Field(default_factory=dict)
+    variants: list[Variant] = Field(default_factory=list)
+    kinds: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     # whole model
     norm: Literal["rms", "layer", "none"] = "rms"
@@ -55,15 +72,22 @@ class Family(Record):
     norms_per_layer: int = 2
     final_norms: int = 1
     embedding_norm: bool = False
-    head_bias: bool = False
-    position_rows: str | None = None
-    extra_small: list[str] = Field(default_factory=list)
+    head_bias: Switch = False
+    sublayers: int = 1
+    model_small: list[str | int] = Field(default_factory=list)
+    per_layer_embedding: str | None = None
+    layer_linear: list[str | int] = Field(default_factory=list)
+    layer_small: list[str | int] = Field(default_factory=list)
 
     # token mixing
     layer_kinds: list[str] = Field(default_factory=lambda: ["full"])
-    kind_names: dict[str, str] = Field(default_factory=dict)
+    shared_cache: bool = False
+    wide_when_shared: Switch | None = None
     attention: Literal["grouped", "latent", "indexed"] = "grouped"
-    recurrent: str | None = None
+    recurrent: Recurrent | None = None
+    beside: Recurrent | None = None
+    full_rank_decay: Switch = False
+    full_rank_gate: Switch = False
     state_dtype: str | None = None
     qkv_bias: Switch = False
     o_bias: Switch = False
@@ -74,16 +98,19 @@ class Family(Record):
     output_gate_when: Switch = True
     sinks: Switch = False
     shared_kv_value: Switch = False
+    own_index: Switch = True
+    attention_small: list[str | int] = Field(default_factory=list)
 
     # per token
     feed_forwards: list[str] = Field(default_factory=lambda: ["dense"])
-    feed_forward_names: dict[str, str] = Field(default_factory=dict)
     gated: bool = True
     mlp_bias: Switch = False
+    mlp_small: list[str | int] = Field(default_factory=list)
+    dense_width: Literal["plain", "two_thirds"] = "plain"
     expert_gated: bool = True
     expert_bias: Switch = False
     router_bias: Switch = False
-    router_extra: int = 0
+    router_small: list[str | int] = Field(default_factory=list)
     shared: Literal["none", "count", "width", "count_width"] = "none"
     shared_gate: bool = False
     dense_beside_experts: bool = False
@@ -98,25 +125,62 @@ def known_families() -> tuple[str, ...]:
     return names_in(FOLDER)
 
 
-@cache
-def family(model_type: str, where: str) -> Family:
-    """The record for `model_type`; an unknown one is an error listing the nearest (`where`: file, for the message)."""
-    if not (FOLDER / f"{model_type}.yaml").is_file() or not model_type.replace("-", "_").isidentifier():
+def family(model_type: str, config: Mapping[str, Any], where: str) -> Family:
+    """The record for `model_type` as it applies to `config` (`where`: the file, for messages).
+
+    An unknown model_type is an error listing the nearest known ones.
+    """
+    if not model_type.replace("-", "_").replace(".", "_").isidentifier() or not _path(model_type).is_file():
         remedy = "a family needs a record in profiles/data/families before its models can be counted"
         raise InfoptError(f"{where}: {unknown_name('model_type', model_type[:60], known_families(), remedy)}")
+    record = _record(model_type)
+    for variant in record.variants:
+        if all(_says(config, record, key, wanted) for key, wanted in variant.when.items()):
+            record = changed(record, variant.then)
+    return record
+
+
+def changed(record: Family, changes: Mapping[str, Any]) -> Family:
+    """The record with some fields replaced; mappings merge key by key."""
+    fields = {name: getattr(record, name) for name in record.model_fields_set}
+    return validate_record(Family, _over(fields, changes), f"family record ({record.source})")
+
+
+def _says(config: Mapping[str, Any], record: Family, key: str, wanted: Any) -> bool:
+    """Whether the config (or the record's default) gives `key` the value wanted; `"*"` is any value."""
+    value: Any = config
+    for step in key.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    if value is None:
+        value = record.defaults.get(key)
+    if wanted == "*":
+        return value is not None
+    return value in wanted if isinstance(wanted, list) else type(value) is type(wanted) and value == wanted
+
+
+def _path(model_type: str) -> Path:
+    return FOLDER / f"{model_type}.yaml"
+
+
+@cache
+def _record(model_type: str) -> Family:
     return validate_record(Family, _merged(model_type, _DEEPEST), f"profiles/data/families/{model_type}.yaml")
 
 
-def _merged(model_type: str, depth: int) -> dict[str, Any]:
-    """The record's fields over those of the record it builds on; mappings merge key by key."""
-    own: dict[str, Any] = read_yaml(FOLDER / f"{model_type}.yaml")
-    base_name = own.get("like")
-    if base_name is None:
-        return own
-    if depth == 0:
-        raise InfoptError(f"profiles/data/families/{model_type}.yaml: records build on each other too deeply")
-    merged = _merged(base_name, depth - 1)
-    for name, value in own.items():
+def _over(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(fields)
+    for name, value in changes.items():
         before = merged.get(name)
         merged[name] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
     return merged
+
+
+def _merged(model_type: str, depth: int) -> dict[str, Any]:
+    """The record's fields over those of the record it builds on."""
+    own: dict[str, Any] = read_yaml(_path(model_type))
+    base = own.get("like")
+    if base is None:
+        return own
+    if depth == 0 or not _path(base).is_file():
+        raise InfoptError(f"profiles/data/families/{model_type}.yaml: the record it builds on, {base}, is not usable")
+    return _over(_merged(base, depth - 1), own)

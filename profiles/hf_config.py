@@ -10,14 +10,12 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.profiles.families import Family, family
-from infopt.profiles.geometry import LayerRun, Mixer, MixerKind, ModelProfile
-from infopt.profiles.hf_feed_forward import feed_forward
+from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.hf_keys import Keys
-from infopt.profiles.hf_layers import plan
-from infopt.profiles.hf_mixers import attention
 from infopt.profiles.hf_mtp import mtp
 from infopt.profiles.hf_quantization import quantization
-from infopt.profiles.hf_recurrent import compute_dtype, recurrent
+from infopt.profiles.hf_recurrent import compute_dtype
+from infopt.profiles.hf_runs import layer_runs
 from infopt.profiles.hf_vision import other_modalities
 
 NESTS = ("text_config", "language_config", "llm_config", "thinker_config", "language_model", "decoder")
@@ -42,6 +40,7 @@ class Source:
     id: str
     source: str
     source_kind: str
+    model_type: str
 
 
 def profile_from_config(config: Mapping[str, Any], *, id: str, source: str, source_kind: str) -> ModelProfile:
@@ -59,11 +58,11 @@ def profile_from_config(config: Mapping[str, Any], *, id: str, source: str, sour
         raise InfoptError(f"{where}: a config is a JSON object, this is a {type(config).__name__}")
     refuse_other_architectures(config, where)
     text, model_type = decoder_part(config, where)
-    record = family(model_type, where)
+    record = family(model_type, text, where)
     if record.refused:
         raise InfoptError(f"{where}: {record.refused}")
-    keys = Keys(text, record.defaults, record.keys, f"{where} ({model_type})")
-    return _assemble(keys, record, config, Source(id, source, source_kind))
+    keys = Keys(text, record, f"{where} ({model_type})")
+    return _assemble(keys, record, config, Source(id, source, source_kind, model_type))
 
 
 def refuse_other_architectures(config: Mapping[str, Any], where: str) -> None:
@@ -90,7 +89,7 @@ def decoder_part(config: Mapping[str, Any], where: str) -> tuple[Mapping[str, An
         shared = {name: part[name] for name in inherited if part.get(name) is not None}
         own_type = _model_type(nest)
         if own_type is None and outer_type is not None:
-            own_type = family(outer_type, where).text_type
+            own_type = family(outer_type, part, where).text_type
         part, outer_type = {**shared, **nest}, own_type
     if outer_type is None:
         raise InfoptError(f"{where}: model_type is missing; it names the architecture, add it to the config")
@@ -104,22 +103,24 @@ def _model_type(config: Mapping[str, Any]) -> str | None:
 
 def _assemble(keys: Keys, record: Family, config: Mapping[str, Any], origin: Source) -> ModelProfile:
     hidden, vocab = keys.count("hidden"), keys.count("vocab")
-    runs = _runs(keys, record)
+    runs = layer_runs(keys, record)
     tied = keys.flag("tie_word_embeddings") if keys.has("tie_word_embeddings") else record.tied
     embed = vocab * hidden
+    gathered = keys.evaluate(record.per_layer_embedding) if record.per_layer_embedding else 0
     extra, mtp_layers, mtp_cache = mtp(keys, record, runs)
     vision, notes = other_modalities(config, keys)
     architectures = config.get("architectures")
     return ModelProfile(
         id=origin.id,
-        architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else keys.where,
+        architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else origin.model_type,
         hidden=hidden,
         vocab=vocab,
         max_position_tokens=keys.maybe("max_position"),
         runs=runs,
         embed_params=embed,
-        head_params=0 if tied else embed + (vocab if record.head_bias else 0),
-        small_params=_model_small_params(keys, record, hidden, vocab, tied),
+        gathered_params=gathered,
+        head_params=0 if tied else embed + (vocab if keys.switch(record.head_bias) else 0),
+        small_params=_model_small_params(keys, record, vocab, tied),
         extra_params={**extra, **vision},
         mtp_layers=mtp_layers,
         mtp_cache_elements_per_token=mtp_cache,
@@ -139,50 +140,10 @@ def norm_width(keys: Keys, record: Family) -> int:
     return 2 * hidden if record.norm == "layer" and keys.switch(record.norm_bias) else hidden
 
 
-def _model_small_params(keys: Keys, record: Family, hidden: int, vocab: int, tied: bool) -> int:
+def _model_small_params(keys: Keys, record: Family, vocab: int, tied: bool) -> int:
     small = norm_width(keys, record) * (record.final_norms + (1 if record.embedding_norm else 0))
-    if record.position_rows:
-        small += keys.count(record.position_rows) * hidden
-    return small + (vocab if tied and record.head_bias else 0)
-
-
-def _runs(keys: Keys, record: Family) -> tuple[LayerRun, ...]:
-    """Every layer counted, equal neighbours joined."""
-    layers = keys.count("layers")
-    norms = record.norms_per_layer * norm_width(keys, record)
-    seen: dict[tuple[str, str], LayerRun] = {}
-    runs: list[LayerRun] = []
-    for index, kinds in enumerate(plan(keys, record, layers)):
-        layer = seen.get(kinds)
-        if layer is None:
-            keys.layer = index
-            mixer, ff = mixer_of(keys, record, kinds[0]), feed_forward(keys, record, kinds[1])
-            layer = LayerRun(1, mixer, ff, norms)
-            if not keys.per_layer:
-                seen[kinds] = layer
-        last = runs[-1] if runs else None
-        if last and (last.mixer, last.feed_forward, last.norm_params) == (layer.mixer, layer.feed_forward, norms):
-            runs[-1] = LayerRun(last.layers + 1, last.mixer, last.feed_forward, norms)
-        else:
-            runs.append(layer)
-    keys.layer = None
-    return tuple(runs)
-
-
-_ATTENTION_KINDS: dict[str, MixerKind] = {"full": "full", "window": "window", "chunked": "chunked"}
-
-
-def mixer_of(keys: Keys, record: Family, kind: str) -> Mixer:
-    """The mixer of a layer of `kind`; a full layer of a latent family is latent."""
-    if kind == "recurrent":
-        return recurrent(keys, record)
-    if kind == "none":
-        return Mixer("none")
-    if record.attention == "latent" and kind == "full":
-        return attention(keys, record, "latent")
-    if record.attention == "indexed" and kind == "full":
-        return attention(keys, record, "indexed")
-    return attention(keys, record, _ATTENTION_KINDS[kind])
+    small += vocab if tied and keys.switch(record.head_bias) else 0
+    return small + sum(keys.evaluate(term) for term in record.model_small)
 
 
 def _dtype_note(keys: Keys, record: Family) -> tuple[str, ...]:

@@ -9,10 +9,25 @@ NO_FEED_FORWARD = FeedForward("none")
 
 def dense(keys: Keys, family: Family) -> FeedForward:
     """3 H I gated, 2 H I plain; biases I (twice when gated) + H."""
-    hidden, wide = keys.count("hidden"), keys.count("intermediate")
+    hidden, wide = keys.count("hidden"), dense_width(keys, family)
     matrices = 3 if family.gated else 2
-    biases = (matrices - 1) * wide + hidden if keys.switch(family.mlp_bias) else 0
-    return FeedForward("dense", mlp_params=matrices * hidden * wide, small_params=biases, intermediate=wide)
+    small = (matrices - 1) * wide + hidden if keys.switch(family.mlp_bias) else 0
+    small += sum(keys.evaluate(term) for term in family.mlp_small)
+    return FeedForward("dense", mlp_params=matrices * hidden * wide, small_params=small, intermediate=wide)
+
+
+def dense_width(keys: Keys, family: Family) -> int:
+    """The width, or what the family makes of it.
+
+    two_thirds: w = ceil(multiplier x floor(2 I / 3) to a multiple of m), where the config asks for it.
+    """
+    wide = keys.count("intermediate")
+    if family.dense_width == "two_thirds" and keys.flag("block_auto_adjust_ff_dim"):
+        wide = 2 * wide // 3
+        wide = int(keys.real("block_ffn_dim_multiplier") * wide) if keys.has("block_ffn_dim_multiplier") else wide
+        step = keys.count("block_multiple_of")
+        wide = -(-wide // step) * step
+    return wide
 
 
 def shared_width(keys: Keys, family: Family, expert_width: int) -> int:
@@ -39,8 +54,9 @@ def mixture(keys: Keys, family: Family) -> FeedForward:
     matrices = 3 if family.expert_gated else 2
     inner = keys.maybe("moe_latent_size") or hidden
     shared = shared_width(keys, family, wide)
-    router = hidden * number + family.router_extra
-    router += number if keys.switch(family.router_bias) else 0
+    ways = number + (keys.maybe("zero_experts") or 0)  # experts that do nothing are routed to as well
+    router = hidden * ways + sum(keys.evaluate(term) for term in family.router_small)
+    router += ways if keys.switch(family.router_bias) else 0
     shared_params = matrices * hidden * shared + (hidden if shared and family.shared_gate else 0)
     shared_params += 2 * hidden * inner if inner != hidden else 0
     beside = dense(keys, family) if family.dense_beside_experts else NO_FEED_FORWARD
@@ -59,9 +75,9 @@ def mixture(keys: Keys, family: Family) -> FeedForward:
 
 
 def feed_forward(keys: Keys, family: Family, kind: str) -> FeedForward:
-    """The feed-forward of a layer of `kind`: `dense`, `moe` or `none`."""
-    if kind == "none":
-        return NO_FEED_FORWARD
-    renames = family.kind_keys.get(kind, {})
-    keys = keys.for_kind(renames) if renames else keys
-    return mixture(keys, family) if kind == "moe" else dense(keys, family)
+    """The feed-forward of a layer of `kind`: `dense`, `wide` (twice as wide), `moe`, or `linear` (one matrix)."""
+    if kind == "moe":
+        return mixture(keys, family)
+    if kind == "linear":
+        return FeedForward("dense", mlp_params=keys.count("hidden") ** 2)
+    return dense(keys, family)

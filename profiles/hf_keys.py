@@ -5,9 +5,9 @@ sane size, and falls back only to what the family record states (a class default
 named in that record). Anything else that is missing is an error naming the key and the file.
 """
 
-import re
+import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from infopt.errors import InfoptError
 
@@ -74,7 +74,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "ssm_head_dim": ("mamba_d_head", "mamba_head_dim", "mamba_headdim"),
     "ssm_groups": ("mamba_n_groups", "n_groups", "mamba_ngroups"),
     "ssm_inner": ("mamba_d_ssm", "mamba_intermediate_size"),
-    "dt_rank": ("mamba_dt_rank", "time_step_rank", "dt_rank"),
+    "dt_rank": ("mamba_dt_rank", "time_step_rank"),
     "state_dtype": ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"),
     "dtype": ("torch_dtype", "dtype"),
 }
@@ -84,7 +84,17 @@ LIMITS = {"layers": 10_000, "hidden": 10_000_000, "vocab": 100_000_000, "q_heads
 LIMIT = 1_000_000_000
 
 _SHOWN = 40
-_REFERENCE = re.compile(r"(?:(\d+)\*)?([a-z_]+)(?:/([a-z_]+))?")
+
+
+class KeyRules(Protocol):
+    """What a family record says about keys."""
+
+    @property
+    def defaults(self) -> Mapping[str, Any]: ...
+    @property
+    def fixed(self) -> Mapping[str, Any]: ...
+    @property
+    def keys(self) -> Mapping[str, Sequence[str]]: ...
 
 
 def _shown(value: object) -> str:
@@ -96,43 +106,43 @@ class Keys:
     """One config's quantities by canonical name.
 
     config    the decoder's own part of the file (the `text_config` of a multimodal one)
-    defaults  what the family record says about absent keys: a value, another quantity's name,
-              `4*hidden`, or `hidden/q_heads`
-    renames   spellings of this family that come before the general ones
+    rules     what the family record says: `defaults` for absent keys, `fixed` for quantities no key
+              carries, `keys` for spellings that come before the general ones. A value may be a number, a
+              flag, or an expression over other quantities: `4*hidden`, `hidden/q_heads`, `max_position+2`
     where     file and model type, for messages
     """
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        renames: Mapping[str, Sequence[str]],
-        where: str,
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], rules: KeyRules, where: str) -> None:
         self.config = config
-        self.defaults = defaults
-        self.renames = renames
+        self.rules = rules
         self.where = where
         self.layer: int | None = None  # which entry of a per-layer list is meant
-        self.per_layer = False  # whether any per-layer list was read
-        self.filled: dict[str, Any] = {}  # quantities taken from the family record
+        self.per_layer = False  # whether any value that differs by layer was read
+        self.overrides = _layer_overrides(config)
+        self._evaluating: list[str] = []
 
-    def for_kind(self, renames: Mapping[str, Sequence[str]]) -> "Keys":
-        """The same config where layers of one kind spell some quantities differently."""
-        other = Keys(self.config, self.defaults, {**self.renames, **renames}, self.where)
-        other.layer, other.filled = self.layer, self.filled
+    def under(self, rules: KeyRules) -> "Keys":
+        """The same config read under other rules (layers of one kind may spell some quantities differently)."""
+        other = copy.copy(self)
+        other.rules, other._evaluating = rules, []
         return other
 
     def error(self, text: str) -> InfoptError:
         return InfoptError(f"{self.where}: {text}")
 
     def spellings(self, name: str) -> tuple[str, ...]:
-        own = tuple(self.renames.get(name, ()))
+        own = tuple(self.rules.keys.get(name, ()))
         return own + tuple(s for s in SPELLINGS.get(name, (name,)) if s not in own)
 
     def find(self, name: str) -> tuple[str, Any]:
         """The first spelling present with a value that is not null, and that value; else ('', None)."""
+        if name in self.rules.fixed:
+            return name, self.rules.fixed[name]
+        own = self.overrides.get(self.layer) if self.layer is not None else None
         for key in self.spellings(name):
+            if own and key in own:
+                self.per_layer = True
+                return key, own[key]
             value: Any = self.config
             for step in key.split("."):
                 value = value.get(step) if isinstance(value, Mapping) else None
@@ -164,17 +174,21 @@ class Keys:
             return self._default(name, least)
         if isinstance(value, list):
             value = self._entry(key, value)
-            if value is None and null_is_answer:
-                return None
+            if value is None:
+                return None if null_is_answer else self._default(name, least)
+        if name in self.rules.fixed and isinstance(value, str):
+            return self._checked(name, name, self.evaluate(value), least)
         return self._checked(name, key, value, least)
 
     def flag(self, name: str) -> bool:
         """A required yes or no."""
         key, value = self.find(name)
         if value is None:
-            if name not in self.defaults:
+            if name not in self.rules.defaults:
                 raise self.missing(name)
-            value = self.defaults[name]
+            value = self.rules.defaults[name]
+        if isinstance(value, int) and value in (0, 1):  # 1 and 0 stand for yes and no in some exports
+            value = bool(value)
         if not isinstance(value, bool):
             raise self.error(f"{key or name} is {_shown(value)}, expected true or false")
         return value
@@ -188,7 +202,7 @@ class Keys:
     def real(self, name: str) -> float:
         """A required finite positive number."""
         key, value = self.find(name)
-        value = self.defaults.get(name) if value is None else value
+        value = self.rules.defaults.get(name) if value is None else value
         if value is None:
             raise self.missing(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LIMIT:
@@ -198,7 +212,7 @@ class Keys:
     def text(self, name: str) -> str | None:
         """A word, or None when absent."""
         key, value = self.find(name)
-        value = self.defaults.get(name) if value is None else value
+        value = self.rules.defaults.get(name) if value is None else value
         if value is not None and not isinstance(value, str):
             raise self.error(f"{key or name} is {_shown(value)}, expected a word")
         return value
@@ -235,20 +249,42 @@ class Keys:
         return value
 
     def _default(self, name: str, least: int) -> int | None:
-        rule = self.defaults.get(name)
+        rule = self.rules.defaults.get(name)
         if rule is None:
             return None
-        if not isinstance(rule, str):
-            self.filled[name] = rule
-            return self._checked(name, name, rule, least)
-        match = _REFERENCE.fullmatch(rule)
-        if match is None:
-            raise self.error(f"the family's default {rule!r} for {name} is not understood")
-        factor, base, divisor = match.groups()
-        value = int(factor or 1) * self.count(base)
-        if divisor:
-            by = self.count(divisor)
-            if value % by:
-                raise self.error(f"{self.find(base)[0] or base} {value} is not a multiple of {divisor} {by}")
+        value = self.evaluate(rule) if isinstance(rule, str) else rule
+        return self._checked(name, name, value, least)
+
+    def evaluate(self, expression: str | int) -> int:
+        """A sum of products over quantities: `2*hidden*laurel_rank+4`; `/` must divide exactly."""
+        text = str(expression)
+        if text in self._evaluating or len(self._evaluating) > 8:
+            raise self.error(f"the family's rule {text!r} refers to itself")
+        self._evaluating.append(text)
+        total = sum(self._product(term) for term in text.split("+"))
+        self._evaluating.pop()
+        return total
+
+    def _product(self, term: str) -> int:
+        above, *below = term.strip().split("/")
+        value = 1
+        for factor in above.split("*"):
+            value *= self._atom(factor)
+        for factor in below:
+            by = self._atom(factor)
+            if by == 0 or value % by:
+                raise self.error(f"{above} is {value}, not a multiple of {factor} {by}")
             value //= by
         return value
+
+    def _atom(self, text: str) -> int:
+        text = text.strip()
+        return int(text) if text.isdigit() else self.count(text, 0)
+
+
+def _layer_overrides(config: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Values that hold for one layer only (`per_layer_config`, keyed by layer number as text)."""
+    given = config.get("per_layer_config")
+    if not isinstance(given, Mapping):
+        return {}
+    return {int(k): v for k, v in given.items() if str(k).isdigit() and len(str(k)) < 7 and isinstance(v, Mapping)}

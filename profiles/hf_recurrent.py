@@ -109,15 +109,73 @@ def gated_delta(keys: Keys, family: Family) -> Mixer:
     )
 
 
+def delta_attention(keys: Keys, family: Family) -> Mixer:
+    """KDA: Q, K, V of n heads of d, a step per head, decay and output gates of rank d (or full), o_norm, output."""
+    hidden, kernel = keys.count("hidden"), keys.count("conv_kernel")
+    heads, d = keys.count("linear_heads"), keys.count("linear_head_dim")
+    wide = heads * d
+    low_rank, full_rank = hidden * d + d * wide, hidden * wide
+    decay = full_rank if keys.switch(family.full_rank_decay) else low_rank
+    gate = full_rank if keys.switch(family.full_rank_gate) else low_rank
+    return Mixer(
+        "recurrent",
+        3 * full_rank + decay + gate + hidden * heads + wide * hidden,
+        3 * wide * kernel + wide + heads + d,
+        q_heads=heads,
+        kv_heads=heads,
+        qk_dim=d,
+        v_dim=d,
+        state=_states(keys, family, heads * d * d, 3 * wide),
+        variant="kda",
+    )
+
+
+def lightning(keys: Keys, family: Family) -> Mixer:
+    """Q, K, V, an output gate and a norm over all heads; one d x d state per head."""
+    hidden, heads, d = keys.count("hidden"), keys.count("q_heads"), keys.count("head_dim")
+    wide = heads * d
+    return Mixer(
+        "recurrent",
+        5 * hidden * wide,
+        wide,
+        q_heads=heads,
+        kv_heads=heads,
+        qk_dim=d,
+        v_dim=d,
+        state=_states(keys, family, heads * d * d, 0),
+        variant="lightning",
+    )
+
+
+def short_conv(keys: Keys, family: Family) -> Mixer:
+    """3 H H in, a convolution over H, H H out: no state but the convolution's tail."""
+    hidden, kernel = keys.count("hidden"), keys.count("conv_kernel")
+    small = hidden * kernel + (hidden + 4 * hidden if keys.flag("conv_bias") else 0)
+    return Mixer(
+        "recurrent",
+        4 * hidden * hidden,
+        small,
+        q_heads=1,
+        kv_heads=1,
+        qk_dim=hidden,
+        v_dim=hidden,
+        state=_states(keys, family, 0, hidden),
+        variant="short_conv",
+    )
+
+
 RECURRENT: dict[str, Callable[[Keys, Family], Mixer]] = {
     "mamba1": mamba1,
     "mamba2": mamba2,
     "gated_delta": gated_delta,
+    "kda": delta_attention,
+    "lightning": lightning,
+    "short_conv": short_conv,
 }
 
 
 def recurrent(keys: Keys, family: Family) -> Mixer:
     """The recurrent mixer the family names."""
-    if family.recurrent not in RECURRENT:
-        raise keys.error(f"recurrent layers of kind {family.recurrent!r} have no rule")
+    if family.recurrent is None:
+        raise keys.error("this family has no recurrent layers")
     return RECURRENT[family.recurrent](keys, family)
