@@ -1,7 +1,6 @@
 """Cloud instance types: which accelerators one holds, read by key from `data/instances/<cloud>.csv`.
 
 Lines: instance,accelerator,gpus,vcpus,memory_gib,usd_per_hour,region,date,source; an empty cell is unknown.
-The first line of a file that starts with `#` says where its rows came from.
 """
 
 import os
@@ -41,11 +40,12 @@ def find_instance(text: str) -> HardwareChoice | None:
 
 
 def read_instance(text: str) -> Instance | None:
-    """The row of instance type `text`; None where no cloud lists it."""
-    wanted = text.strip().lower() + ","
+    """The row of instance type `text`, also as SageMaker (`ml.`) and without Azure's `Standard_`; None if unlisted."""
+    name = text.strip().lower().removeprefix("ml.")
+    wanted = (f"{name},", f"standard_{name},")
     for cloud, lines in _files():
         for line in lines:
-            if line.lower().startswith(wanted) and not line.startswith("instance,"):
+            if line.lower().startswith(wanted):
                 return _instance(cloud, line)
     return None
 
@@ -58,8 +58,9 @@ def instance_names() -> tuple[str, ...]:
 
 
 def _files() -> list[tuple[str, list[str]]]:
+    """Each cloud and its lines, without the heading."""
     names = sorted(entry.name for entry in os.scandir(INSTANCES) if entry.name.endswith(".csv"))
-    return [(name[:-4], (INSTANCES / name).read_text(encoding="utf-8").splitlines()) for name in names]
+    return [(name[:-4], (INSTANCES / name).read_text(encoding="utf-8").splitlines()[1:]) for name in names]
 
 
 def _instance(cloud: str, line: str) -> Instance:

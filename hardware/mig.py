@@ -16,7 +16,7 @@ GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-p
 LISTING = "nvidia-smi mig -lgip listings in public files"
 # The least that was seen of a slice's share: 16.00 GiB of an eighth of H200's 140.4 (mig-parted notes, public files).
 LEAST_SEEN_SHARE = 0.91
-PROFILE = re.compile(r"(?<!\d)(\dg\.\d{1,3}gb)(?:[+-](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
+PROFILE = re.compile(r"(?<![a-z0-9])(\dg\.\d{1,3}gb)(?:[+-](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def _whole(text: str) -> HardwareChoice | None:
         from infopt.hardware.custom import parse_custom
 
         return parse_custom(text)
-    if re.search(r"(?<!\d)\dg\.\d", lowered):
+    if re.search(r"(?<![a-z0-9])\dg\.\d+gb", lowered):
         from infopt.hardware.mig import resolve_slice
 
         return resolve_slice(lowered)
