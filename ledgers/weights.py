@@ -5,13 +5,14 @@
 N parameters, b bits per weight with scales. Matrices are split over tp; K and V projections follow their
 heads and are replicated beyond h_kv; norms, biases and routers stay whole; routed
 experts are split over the expert shards; embeddings by vocabulary, padded to 64 rows.
-Ignored: alignment padding of kernels. Sources: weight figures in engine logs (docs/accuracy.md).
+Expert matrices grow to whole kernel tiles where the engine's record says so.
+Sources: weight figures in engine logs (docs/accuracy.md).
 """
 
 from collections.abc import Mapping, Sequence
 
 from infopt.ledgers.scenario import Scenario
-from infopt.profiles.geometry import LayerRun, ModelProfile
+from infopt.profiles.geometry import FeedForward, LayerRun, ModelProfile
 
 VOCAB_PADDING = 64
 
@@ -43,13 +44,24 @@ def layer_rank_bytes(run: LayerRun, s: Scenario) -> float:
         attention * bits["attention"]
         + mixer.indexer_params * bits["indexer"]
         + ff.mlp_params / s.tp * bits["mlp"]
-        + experts * ff.expert_params * bits["expert"]
+        + experts * ff.expert_params * expert_padding(ff, s) * bits["expert"]
         + experts * ff.expert_small_params * bits["small"]
         + ff.shared_params / s.tp * bits["shared_expert"]
         + ff.router_params * bits["router"]
         + small * bits["small"]
     )
     return weights / 8
+
+
+def expert_padding(ff: FeedForward, s: Scenario) -> float:
+    """Growth of expert matrices that kernels of this engine pad to whole tiles (1 where they do not)."""
+    tiles = s.engine.expert_padding.get(s.weight_format)
+    if not tiles or not ff.intermediate:
+        return 1.0
+    hidden_tile, width_tile = tiles
+    width = ff.intermediate // (1 if s.ep > 1 else s.tp)
+    hidden = s.model.hidden
+    return -(-hidden // hidden_tile) * hidden_tile / hidden * (-(-width // width_tile) * width_tile / width)
 
 
 def embedding_rank_bytes(s: Scenario) -> float:

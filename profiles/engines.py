@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from infopt.errors import InfoptError, unknown_name
 from infopt.records import Record, load_record, names_in
 
@@ -52,6 +54,7 @@ class EngineConstants(Record):
     layer_streams         hidden-size activations alive beside the 3 x intermediate of a feed-forward
     activation_base_bytes what is left of the activation peak
     unchunked_profile     warm-up runs max_model_len tokens at once (engines without chunked prefill)
+    expert_padding        [hidden, intermediate] multiples to which expert matrices of a weight format are padded
     token_line            what the engine prints as its KV size: blocks (blocks // groups x block) or
                           requests (concurrency x max_model_len)
     """
@@ -77,6 +80,7 @@ class EngineConstants(Record):
     context_bytes: ByParallelism
     graph_bytes: Span
     warmup_copies: float = 1.0
+    expert_padding: dict[str, list[int]] = Field(default_factory=dict)
     max_num_seqs: list[DeviceDefault]
     max_num_batched_tokens: list[DeviceDefault]
     source: str
@@ -108,7 +112,13 @@ def engine_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in ENGINES.iterdir() if entry.is_dir()))
 
 
-_SPELLINGS = {"trt": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm", "llamacpp": "llama.cpp", "llama-cpp": "llama.cpp"}
+_SPELLINGS = {
+    "trt": "tensorrt-llm",
+    "trtllm": "tensorrt-llm",
+    "trt-llm": "tensorrt-llm",
+    "llamacpp": "llama.cpp",
+    "llama-cpp": "llama.cpp",
+}
 
 
 def engine_name(text: str) -> str:

@@ -142,16 +142,22 @@ def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: 
 def fewest_gpus(
     built: Built, hardware: HardwareChoice, request: Request, start: int = 1, limit: int = 64
 ) -> Built | None:
-    """The smallest number of devices, at TP (then PP across nodes) this model allows, that holds the scenario."""
+    """The smallest number of devices, at TP (then PP across nodes) this model allows, that holds the scenario.
+
+    The request's dp stays, and its pp is the least number of stages tried.
+    """
     model = built.scenario.model
     node = hardware.accelerator.devices_per_node or 8
     degrees = [tp for tp in allowed_tensor_parallel(model) if tp <= node and tp & (tp - 1) == 0]
-    sizes = sorted({(tp * pp, pp, tp) for tp in degrees for pp in (1, 2, 4, 8) if pp == 1 or tp == max(degrees)})
+    depths = [request.pp * times for times in (1, 2, 4, 8)]
+    sizes = sorted(
+        (tp * pp * request.dp, pp, tp) for tp in degrees for pp in depths if pp == request.pp or tp == max(degrees)
+    )
     one_device = replace(hardware, gpus=None, usd_per_hour=None)
     for gpus, pp, tp in sizes:
         if not start <= gpus <= limit or pp > model.layers:
             continue
-        candidate = build(model, one_device, replace(request, gpus=gpus, tp=tp, pp=pp, dp=1, ep=None))
+        candidate = build(model, one_device, replace(request, gpus=gpus, tp=tp, pp=pp, ep=None))
         if _fits(candidate.scenario):
             return candidate
     return None

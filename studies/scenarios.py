@@ -109,6 +109,10 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
     gpus = _gpus(request, hardware)
     tp, ep, more = placement(request, model, gpus)
     weight_format, bits = weight_bits_by_part(model, request.weights)
+    weights = load_weight_format(weight_format)
+    if weights.covers_everything:
+        # A full-precision format is also the type the engine computes and caches in.
+        model = replace(model, compute_dtype=weight_format)
     kv_name = kv_format_name(model, request.kv)
     gib = device.usable_memory_bytes / GIB
     utilization = request.utilization if request.utilization is not None else engine.utilization
@@ -126,7 +130,7 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         engine_version=version,
         weight_format=weight_format,
         weight_bits=bits,
-        weight_compute=load_weight_format(weight_format).compute,
+        weight_compute=weights.compute,
         kv_format=kv_name,
         kv=load_kv_format(kv_name),
         utilization=utilization,
