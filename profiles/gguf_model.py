@@ -7,20 +7,17 @@ names that are missing.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from infopt.errors import InfoptError, UndeterminedError
+from infopt.errors import InfoptError
 from infopt.profiles.geometry import FeedForward, LayerRun, Mixer, MixerKind, ModelProfile, Quantization, StateTensor
-from infopt.profiles.gguf_header import DATA, GgufHeader, file_types, read_gguf_header
+from infopt.profiles.gguf_header import GgufHeader, file_types, read_gguf_header
+from infopt.profiles.gguf_keys import Keys, conventions, layer_windows, refuse_other_models
 from infopt.profiles.gguf_tensors import PLAIN_TYPES, Block, TensorTable, layers_present, some
-from infopt.records import read_yaml
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
-_POOLING_NONE = 0
 _MAX_SHARDS = 1024
-_MAX_COUNT = 1 << 40
 _CONVOLUTIONS = ("ssm_conv1d", "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "shortconv.conv")
 
 
@@ -62,61 +59,13 @@ def profile_from_headers(headers: Sequence[GgufHeader], *, id: str, source: str)
         raise InfoptError(f"{source}: is one of {stated} shards but {len(headers)} were found; their names must end in "
                           "-00001-of-0000N.gguf")  # fmt: skip
     keys = Keys(source, headers[0].metadata)
-    _refuse_other_models(keys)
+    refuse_other_models(keys)
     tensors = [tensor for header in headers for tensor in header.tensors]
     if len({tensor.name for tensor in tensors}) < len(tensors):
         raise InfoptError(f"{source}: two shards hold a tensor of the same name")
     layers, mtp_layers = _count_layers(keys, layers_present(tensors))
     table = TensorTable(keys.where, layers, tensors)
     return _assemble(keys, table, mtp_layers, id)
-
-
-class Keys:
-    """Metadata under the architecture's prefix, with sizes checked."""
-
-    def __init__(self, source: str, metadata: Mapping[str, Any]) -> None:
-        self.source, self.metadata = source, metadata
-        self.arch = metadata.get("general.architecture")
-        if not isinstance(self.arch, str) or not re.fullmatch(r"[\w.-]{1,64}", self.arch):
-            raise InfoptError(f"{source}: general.architecture is {str(self.arch)[:60]!r}: not a model file")
-
-    @property
-    def where(self) -> str:
-        return f"{self.source}: architecture {self.arch}"
-
-    def get(self, key: str) -> Any:
-        return self.metadata.get(f"{self.arch}.{key}")
-
-    def count(self, key: str, layer: int = 0, default: int | None = None) -> int:
-        """A count: a scalar, or this layer's element of an array."""
-        value = self.get(key)
-        if isinstance(value, tuple):
-            if layer >= len(value):
-                raise self.error(f"{key} has {len(value)} entries, layer {layer} needs one")
-            value = value[layer]
-        if value is None and default is None:
-            raise UndeterminedError(f"{self.where}: {self.arch}.{key} is missing and nothing else tells it")
-        if value is None:
-            return default or 0
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_COUNT:
-            raise self.error(f"{key} is {str(value)[:40]}, not a count")
-        return value
-
-    def error(self, text: str) -> InfoptError:
-        return InfoptError(f"{self.where}: {text}")
-
-
-def _refuse_other_models(keys: Keys) -> None:
-    """Refuse what is GGUF but no decoder: projectors, adapters, encoders, embedding and ranking models."""
-    kind = keys.metadata.get("general.type", "model")
-    reason = _conventions()["refused"].get(keys.arch)
-    if reason is None and kind != "model":
-        reason = f"a file of type {str(kind)[:40]!r}"
-    pools = keys.get("pooling_type") not in (None, _POOLING_NONE)
-    if reason is None and (pools or keys.get("attention.causal") is False):
-        reason = "an embedding or ranking model (it pools its output, or attends both ways)"
-    if reason is not None:
-        raise InfoptError(f"{keys.where}: {reason}, not a text decoder")
 
 
 def _count_layers(keys: Keys, present: set[int]) -> tuple[int, int]:
@@ -168,8 +117,8 @@ def _small_of_layer(layer: LayerRun) -> int:
 
 def _layers(keys: Keys, table: TensorTable, hidden: int, dtype: str) -> list[LayerRun]:
     windows = layer_windows(keys, table.layers)
-    chunked = _conventions()["windows"].get(keys.arch, {}).get("chunked", False)
-    fixed = _conventions()["layers_with_cache"].get(keys.arch)
+    chunked = conventions()["windows"].get(keys.arch, {}).get("chunked", False)
+    fixed = conventions()["layers_with_cache"].get(keys.arch)
     own_cache = fixed or table.layers - keys.count("attention.shared_kv_layers", default=0)
     layers = []
     for number in range(table.layers):
@@ -258,22 +207,22 @@ def _latent(keys: Keys, block: Block) -> Mixer:
     queries = "attn_q_b" if block.has("attn_q_b") else "attn_q"
     if not block.has(queries) or not block.has("attn_output"):
         raise keys.error(f"layer {block.layer}: latent attention without {queries} or attn_output")
-    index = {"index_topk": keys.count("attention.indexer.top_k")} if keys.get("attention.indexer.top_k") else {}
-    if block.has("indexer.attn_k"):
-        index_dim = block.outputs("indexer.attn_k")
-        index |= {"index_dim": index_dim, "index_heads": keys.count("attention.indexer.head_count")}
+    topk, own = keys.count("attention.indexer.top_k", default=0), block.has("indexer.attn_k")  # some layers share one
     return Mixer(
-        "indexed" if index else "latent",
+        "indexed" if topk else "latent",
         block.count("attention"),
         block.count("mixer_small"),
         block.count("indexer"),
-        replicated_params=sum(block.tensors[n].elements for n in ("attn_q_a", "attn_kv_a_mqa") if block.has(n)),
+        kv_linear_params=sum(block.tensors[n].elements for n in ("attn_q_a", "attn_kv_a_mqa") if block.has(n)),
         q_heads=heads,
         kv_heads=1,
         qk_dim=block.outputs(queries) // heads,
         v_dim=block.tensors["attn_output"].shape[0] // heads,
         latent_dim=latent,
-        **index,
+        latent_rank=rank,
+        index_dim=block.outputs("indexer.attn_k") if own else 0,
+        index_heads=keys.count("attention.indexer.head_count") if own else 0,
+        index_topk=topk,
     )
 
 
@@ -356,36 +305,9 @@ def _notes(keys: Keys, table: TensorTable) -> tuple[str, ...]:
         notes.append("an old conversion (attn_kv_b not split): llama.cpp caches expanded heads instead of the latent "
                      "counted here")  # fmt: skip
     window = keys.get("attention.sliding_window")
-    if (
-        window
-        and keys.arch in _conventions()["window_ignored"]
-        and keys.get("attention.sliding_window_pattern") is None
-    ):
+    if window and keys.arch in conventions()["window_ignored"] and keys.get("attention.sliding_window_pattern") is None:
         notes.append(f"the file names a window of {window} tokens that llama.cpp does not apply to {keys.arch}")
     return tuple(notes)
-
-
-def layer_windows(keys: Keys, layers: int) -> list[int | None]:
-    """Window of each layer, None where it attends to everything."""
-    convention = _conventions()["windows"].get(keys.arch, {})
-    size = keys.count("attention.sliding_window", default=convention.get("window_tokens", 0))
-    if not size:
-        return [None] * layers
-    pattern = keys.get("attention.sliding_window_pattern")
-    if isinstance(pattern, tuple):
-        if len(pattern) < layers:
-            raise keys.error(f"sliding_window_pattern has {len(pattern)} entries for {layers} layers")
-        return [size if pattern[layer] else None for layer in range(layers)]
-    if pattern is None and "period" not in convention:
-        if keys.arch in _conventions()["window_ignored"]:
-            return [None] * layers
-        raise UndeterminedError(f"{keys.where}: a sliding window of {size} tokens but no sliding_window_pattern: which "
-                                "layers it covers is not known")  # fmt: skip
-    period = keys.count("attention.sliding_window_pattern", default=convention.get("period"))
-    if period == 0:  # every layer windowed
-        return [size] * layers
-    full = 0 if convention.get("full_first") else period - 1
-    return [None if layer % period == full else size for layer in range(layers)]
 
 
 def _merged(layers: Sequence[LayerRun]) -> tuple[LayerRun, ...]:
@@ -400,9 +322,3 @@ def _merged(layers: Sequence[LayerRun]) -> tuple[LayerRun, ...]:
         else:
             runs.append(layer)
     return tuple(runs)
-
-
-@cache
-def _conventions() -> dict[str, Any]:
-    table: dict[str, Any] = read_yaml(DATA / "architectures.yaml")
-    return table
