@@ -36,7 +36,17 @@ from infopt.studies.truth import (
 
 GIB = 2**30
 MIB = 2**20
-GROUPS = ("kv-tokens", "concurrency", "needed", "max-length", "blind-pool", "weights", "start-verdict")
+GROUPS = (
+    "kv-tokens",
+    "concurrency",
+    "needed",
+    "max-length",
+    "blind-pool",
+    "blind-pool vllm 0.17-0.19 dense",
+    "blind-pool vllm 0.17-0.19 mixture",
+    "weights",
+    "start-verdict",
+)
 # A log prints GiB to two decimals.
 PRINT_ROUNDING_BYTES = 0.005 * GIB
 ROOMY_BYTES = 10_000 * GIB
@@ -46,6 +56,7 @@ ROOMY_BYTES = 10_000 * GIB
 class Check:
     """One printed figure beside its prediction.
 
+    subgroup   a narrower group the figure is also scored in
     tolerance  absolute, what one block and the print's rounding explain (0 where no such rule holds)
     low, high  interval of the prediction, where it has one
     reason     why the figure was not scored, else ""
@@ -59,6 +70,7 @@ class Check:
     low: float | None = None
     high: float | None = None
     tolerance: float = 0.0
+    subgroup: str = ""
     reason: str = ""
 
     @property
@@ -117,7 +129,7 @@ class Validation:
         return tuple(
             _score(group, members)
             for group in GROUPS
-            if (members := [check for check in self.scored if check.group == group])
+            if (members := [check for check in self.scored if group in (check.group, check.subgroup)])
         )
 
 
@@ -398,7 +410,15 @@ def _blind_pool(case: Case, metric: str, s: Scenario, device: Accelerator | None
     measured = case.metrics[metric]
     if measured <= 0:
         raise InfoptError("the pool is empty: scored as a start verdict")
-    return Check(case.id, "blind-pool", metric, measured, predicted, low, high)
+    return Check(case.id, "blind-pool", metric, measured, predicted, low, high, subgroup=_constants_group(s))
+
+
+def _constants_group(s: Scenario) -> str:
+    """The version range whose constants were fitted on a complete sweep, by kind of model."""
+    if s.engine.engine != "vllm" or s.engine.until != "0.19.1":
+        return ""
+    mixture = any(group.feed_forward.experts for group in s.model.groups)
+    return f"blind-pool vllm 0.17-0.19 {'mixture' if mixture else 'dense'}"
 
 
 def _check_identity(case: Case, metric: str, s: Scenario) -> None:
