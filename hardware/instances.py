@@ -4,9 +4,9 @@ Lines: instance,accelerator,gpus,vcpus,memory_gib,usd_per_hour,region,date,sourc
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import DATA, load_accelerator
 
 INSTANCES = DATA / "instances"
@@ -33,7 +33,7 @@ def find_instance(text: str) -> HardwareChoice | None:
     instance = read_instance(text)
     if instance is None:
         return None
-    accelerator = load_accelerator(instance.accelerator)
+    accelerator = _priced(load_accelerator(instance.accelerator), instance)
     price = f", {instance.usd_per_hour:g} $/h in {instance.region} ({instance.date})" if instance.usd_per_hour else ""
     resolved_as = f"{instance.name} ({instance.cloud}) = {instance.gpus} x {accelerator.name}{price}"
     return HardwareChoice(accelerator, instance.gpus, resolved_as, instance.usd_per_hour)
@@ -50,11 +50,19 @@ def read_instance(text: str) -> Instance | None:
     return None
 
 
+def _priced(accelerator: Accelerator, instance: Instance) -> Accelerator:
+    """`accelerator` at this instance's price a device; another provider's price would be no answer here."""
+    data = {name: datum for name, datum in accelerator.data.items() if name != "usd_per_hour"}
+    if instance.usd_per_hour is None:
+        return replace(accelerator, usd_per_hour=None, price_date=None, data=data)
+    data["usd_per_hour"] = Datum("vendor", f"{instance.source}: {instance.name} in {instance.region}")
+    usd = instance.usd_per_hour / instance.gpus
+    return replace(accelerator, usd_per_hour=usd, price_date=instance.date, data=data)
+
+
 def instance_names() -> tuple[str, ...]:
     """All instance types known."""
-    return tuple(
-        line.split(",", 1)[0] for _, lines in _files() for line in lines if not line.startswith(("#", "instance,"))
-    )
+    return tuple(line.split(",", 1)[0] for _, lines in _files() for line in lines)
 
 
 def _files() -> list[tuple[str, list[str]]]:

@@ -65,7 +65,7 @@ def resolve_hardware(text: str) -> HardwareChoice:
     choice = _whole(cleaned) or _counted(cleaned)
     if choice is None:
         _refuse_mixed(cleaned)
-        raise unknown_name("hardware", cleaned, _known_names(cleaned), REMEDY)
+        raise unknown_name("hardware", cleaned, _known_names(), REMEDY)
     return choice
 
 
@@ -130,7 +130,9 @@ def _refuse_mixed(text: str) -> None:
 
 def _named(text: str) -> HardwareChoice | None:
     """An accelerator by id or by name; None where no core of that name exists."""
-    if (ACCELERATORS / f"{text}.yaml").is_file() and re.fullmatch(r"[a-z0-9-]+", text):
+    if re.search(r":\s*\d+$", text):
+        return None  # a number after a colon is a count, even where it could be a size
+    if re.fullmatch(r"[a-z0-9-]+", text) and (ACCELERATORS / f"{text}.yaml").is_file():
         accelerator = load_accelerator(text)
         return HardwareChoice(accelerator, None, accelerator.name)
     name = split_name(text)
@@ -221,10 +223,9 @@ def _instance(text: str) -> HardwareChoice | None:
     return find_instance(text)
 
 
-def _known_names(text: str) -> list[str]:
-    """Names to suggest for one that is unknown: ids, cores, and instance types where the text looks like one."""
+def _known_names() -> list[str]:
+    """Every name there is, to suggest the nearest of: ids, cores and instance types."""
     from infopt.hardware.instances import instance_names
 
     cores = [line.split(",", 1)[0] for line in _lines()]
-    instances = instance_names() if re.search(r"[._]|-\d+g$|-standard-", text) else ()
-    return [*hardware_names(), *dict.fromkeys(cores), *instances]
+    return [*hardware_names(), *dict.fromkeys(cores), *instance_names()]
