@@ -5,8 +5,9 @@ says which accelerator each combination is. Where several remain, the smaller is
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 from infopt.errors import InfoptError, unknown_name
 from infopt.hardware.accelerator import HardwareChoice
@@ -31,8 +32,7 @@ FORMS = {
 TIMES = r"\s*[x×*]\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One line of `data/names.csv`; `size_gb` None where the size is chosen when the chip is bought."""
 
     form: str
@@ -40,8 +40,7 @@ class Row:
     accelerator: str
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """A name taken apart."""
 
     core: str
