@@ -28,7 +28,7 @@ PLAN = ("plan", "--model", "70b", "--hw", "h100:4", "--ctx", "32k")
 CHILD = """
 import json, sys
 report, sys.argv = sys.argv[1], ["infopt", *sys.argv[2:]]
-from infopt.cli import main
+from infopt.__main__ import main
 status = 0
 try:
     main()
