@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from infopt.errors import InfoptError, unknown_name
-from infopt.records import Record, load_record, names_in
+from infopt.records import Record, load_record, names_in, read_yaml
 
 ENGINES = Path(__file__).parent / "data" / "engines"
 
@@ -137,24 +137,16 @@ def load_engine(text: str, version: str | None = None) -> tuple[EngineConstants,
     """
     name = engine_name(text)
     folder = ENGINES / name
-    ranges = sorted(names_in(folder), key=version_key)
     if version is None:
-        return _newest_known(folder, ranges)
+        since = read_yaml(ENGINES / "newest_known.yaml")[name]
+        record = load_record(EngineConstants, folder, since, "engine version", "give --engine-version")
+        return record, record.until or since
+    ranges = sorted(names_in(folder), key=version_key)
     wanted = version_key(version)
     older = [since for since in ranges if version_key(since) <= wanted[: len(version_key(since))]]
     if not older:
         raise InfoptError(f"{name} {version} is older than the oldest version with a record ({ranges[0]})")
     return load_record(EngineConstants, folder, older[-1], "engine version", "give --engine-version"), version
-
-
-def _newest_known(folder: Path, ranges: list[str]) -> tuple[EngineConstants, str]:
-    remedy = "give --engine-version"
-    for since in reversed(ranges):
-        record = load_record(EngineConstants, folder, since, "engine version", remedy)
-        if record.known:
-            return record, record.until or since
-    record = load_record(EngineConstants, folder, ranges[-1], "engine version", remedy)
-    return record, record.until or ranges[-1]
 
 
 def device_default(rows: list[DeviceDefault], device_gib: float) -> int:
