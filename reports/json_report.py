@@ -10,8 +10,8 @@ PLAN_SCHEMA = "infopt/plan/1"
 CHOICES_SCHEMA = "infopt/choices/1"
 
 
-def plan_dict(plan: Plan) -> dict[str, Any]:
-    """One plan as the contract's object."""
+def plan_dict(plan: Plan, explain: bool = False) -> dict[str, Any]:
+    """One plan as the contract's object; `explain` adds every term with its formula and source."""
     s = plan.scenario
     return {
         "schema": PLAN_SCHEMA,
@@ -141,6 +141,11 @@ def choices_dict(plans: Sequence[Plan]) -> dict[str, Any]:
     """Plans in rank order."""
     ranked = [{**plan_dict(plan), "rank": rank} for rank, plan in enumerate(plans, start=1)]
     return {"schema": CHOICES_SCHEMA, "choices": ranked}
+
+
+def error_dict(message: str, exit_status: int) -> dict[str, Any]:
+    """What a command that failed prints where JSON was asked for."""
+    return {"error": {"message": message, "exit_status": exit_status}}
 
 
 def dumps(data: Any) -> str:

@@ -1,0 +1,205 @@
+"""Options that several commands share: how they are spelled, explained and parsed.
+
+An option family is a dataclass whose fields are annotated with their Typer option. `takes` turns such families into
+the parameters of a command, which then receives one record of each instead of thirty arguments.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from infopt.units import parse_count, parse_share, parse_tokens
+
+if TYPE_CHECKING:
+    from infopt.hardware.accelerator import HardwareChoice
+    from infopt.studies.scenarios import Request
+
+Format = Literal["table", "json", "csv", "md"]
+
+
+def count(option: str, minimum: int = 1) -> Callable[[str], int]:
+    """A parser of whole numbers that names its option when it refuses (defaults pass through it too)."""
+    return lambda text: parse_count(str(text), option, minimum)
+
+
+def tokens(option: str) -> Callable[[str], int]:
+    """A parser of token counts; 32k is 32768."""
+    return lambda text: parse_tokens(text, option)
+
+
+def share(option: str) -> Callable[[str], float]:
+    """A parser of parts of one."""
+    return lambda text: parse_share(text, option)
+
+
+def number(option: str, help: str, minimum: int = 1) -> Any:
+    """A Typer option that takes a whole number."""
+    return typer.Option(option, parser=count(option, minimum), metavar="N", help=help)
+
+
+def length(*names: str, help: str) -> Any:
+    """A Typer option that takes a number of tokens."""
+    return typer.Option(*names, parser=tokens(names[0]), metavar="TOKENS", help=help)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioOptions:
+    """What is served, on what, how placed, under which load."""
+
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="Short name (70b), org/name[@revision], config.json, folder, .safetensors or .gguf file.",
+        ),
+    ]
+    hw: Annotated[
+        str | None,
+        typer.Option(
+            "--hw",
+            metavar="HARDWARE",
+            help="h100, h100:8, '2x rtx 4090', p5.48xlarge, custom:80GB:3.35TB/s, or auto for this machine.",
+        ),
+    ] = None
+    gpus: Annotated[int | None, number("--gpus", "Devices in all.")] = None
+    tp: Annotated[int | None, number("--tp", "Tensor parallel degree; default: what --gpus leaves.")] = None
+    pp: Annotated[int, number("--pp", "Pipeline stages.")] = 1
+    dp: Annotated[int, number("--dp", "Replicas; --batch is divided over them.")] = 1
+    ep: Annotated[int | None, number("--ep", "Devices that experts are split over.")] = None
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="ENGINE", help="vllm, sglang, tensorrt-llm or llama.cpp.")
+    ] = "vllm"
+    engine_version: Annotated[
+        str | None,
+        typer.Option("--engine-version", metavar="VERSION", help="Default: the newest with measured constants."),
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights", metavar="FORMAT", help="bf16, fp8, int4, awq, mxfp4, q4_k_m, ...; default: as stored."
+        ),
+    ] = None
+    kv: Annotated[
+        str | None,
+        typer.Option(
+            "--kv", metavar="FORMAT", help="KV cache: bf16, fp8, int8, ...; default: the model's compute type."
+        ),
+    ] = None
+    ctx: Annotated[
+        int | None,
+        length("--ctx", "--context", "--max-model-len", help="Context that memory is sized for; 32k = 32768."),
+    ] = None
+    isl: Annotated[int | None, length("--isl", help="Input (prompt) tokens.")] = None
+    osl: Annotated[int | None, length("--osl", help="Output tokens.")] = None
+    batch: Annotated[int, number("--batch", "Concurrent sequences of the whole deployment.")] = 1
+    util: Annotated[
+        float | None,
+        typer.Option(
+            "--util",
+            parser=share("--util"),
+            metavar="SHARE",
+            help="The engine's own memory fraction, 0.9 or 90%, in the engine's own meaning.",
+        ),
+    ] = None
+    max_num_seqs: Annotated[int | None, number("--max-num-seqs", "The engine's limit of running sequences.")] = None
+    max_num_batched_tokens: Annotated[
+        int | None, length("--max-num-batched-tokens", help="The engine's limit of tokens in one step.")
+    ] = None
+    price: Annotated[
+        list[str],
+        typer.Option(
+            "--price", metavar="NAME=USD", show_default=False, help="US dollars per device-hour, h100=2.49; repeatable."
+        ),
+    ] = field(default_factory=list)
+    text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
+    online: Annotated[bool, typer.Option("--online", help="Allow looking the model up on the hub.")] = False
+
+    def hardware(self) -> "HardwareChoice":
+        """The hardware named, at the user's prices."""
+        from infopt.hardware.names import resolve_hardware
+
+        return self._priced([resolve_hardware(self.hw or "")])[0]
+
+    def common_hardware(self) -> "list[HardwareChoice]":
+        """The hardware compared when none is named, at the user's prices."""
+        from infopt.hardware.accelerator import HardwareChoice
+        from infopt.hardware.catalogue import common_accelerators, load_accelerator
+
+        devices = (load_accelerator(id) for id in common_accelerators())
+        return self._priced([HardwareChoice(device, None, device.name) for device in devices])
+
+    def _priced(self, choices: "list[HardwareChoice]") -> "list[HardwareChoice]":
+        if not self.price:
+            return choices
+        from infopt.hardware.prices import apply_prices, parse_prices
+
+        prices = parse_prices(self.price)
+        return [apply_prices(choice, prices) for choice in choices]
+
+    def request(self) -> "Request":
+        """The part of the options that describes placement and load."""
+        from infopt.studies.scenarios import Request
+
+        return Request(
+            context_tokens=self.ctx,
+            input_tokens=self.isl,
+            output_tokens=self.osl,
+            batch=self.batch,
+            gpus=self.gpus,
+            tp=self.tp,
+            pp=self.pp,
+            dp=self.dp,
+            ep=self.ep,
+            engine=self.engine,
+            engine_version=self.engine_version,
+            weights=self.weights,
+            kv=self.kv,
+            utilization=self.util,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            text_only=self.text_only,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How a result is printed."""
+
+    json: Annotated[bool, typer.Option("--json", help="JSON, the same as --format json.")] = False
+    format: Annotated[Format, typer.Option("--format", help="Output form.")] = "table"
+
+    @property
+    def form(self) -> Format:
+        return "json" if self.json else self.format
+
+
+def takes(*families: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `families`; it is called with one record of each, its own parameters following."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command).parameters.values())[len(families) :]
+
+        def run(**given: Any) -> None:
+            records = [family(**{f.name: given.pop(f.name) for f in fields(family)}) for family in families]
+            command(*records, **given)
+
+        parameters = [p for family in families for p in _parameters(family)] + own
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in keyword}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
+
+    return decorate
+
+
+def _parameters(family: type[Any]) -> list[inspect.Parameter]:
+    """The fields of an option family as parameters, made defaults in place of their factories."""
+    parameters = inspect.signature(family).parameters
+    made = {f.name: f.default_factory() for f in fields(family) if f.default_factory is not MISSING}
+    return [p.replace(default=made.get(name, p.default)) for name, p in parameters.items()]

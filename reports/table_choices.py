@@ -1,0 +1,91 @@
+"""The choice of hardware as a page for the terminal."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from infopt.reports import words
+from infopt.reports.terminal import facts, heading, to_text
+from infopt.studies.choices import Choices
+from infopt.studies.planning import Plan
+from infopt.units import format_bytes, format_seconds, format_tokens, format_usd, format_whole
+
+SHOWN_OF_SMALLER_FORMATS = 4
+
+
+def choices_page(choices: Choices, command: str) -> str:
+    """One table for each weight format; formats with fewer bits show their best, and how to see the rest.
+
+    command  what was asked, to which `--hw` is added to look closer
+    """
+    return to_text(_parts(choices, command))
+
+
+def _parts(choices: Choices, command: str) -> Iterator[RenderableType]:
+    model = choices.model
+    yield Text(f"Hardware for {model.id}", style="bold")
+    if not choices.plans:
+        yield f"None of {', '.join(choices.refused)} holds it on up to {choices.limit} devices."
+        return
+    first = choices.plans[0]
+    yield facts(
+        [
+            ("model", words.model_words(first)),
+            ("engine", words.engine_words(first)),
+            ("load", words.load_words(first)),
+        ]
+    )
+    for position, (weights, plans) in enumerate(choices.by_format()):
+        yield ""
+        yield from _format_table(weights, plans, choices, None if position == 0 else SHOWN_OF_SMALLER_FORMATS)
+    yield ""
+    yield from _legend(choices, command)
+
+
+def _format_table(weights: str, plans: Sequence[Plan], choices: Choices, shown: int | None) -> Iterator[RenderableType]:
+    stored = format_bytes(plans[0].memory.stored_weights_bytes)
+    note = f"{stored}, {'as stored' if weights == choices.stored_format else 'may cost quality'}"
+    yield heading(f"{weights} weights", note)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", pad_edge=False)
+    table.add_column("#", justify="right")
+    table.add_column("--hw", no_wrap=True)
+    for name in ("tp", "pp", "math", "TPOT from", "seqs", "longest", "$/h"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for rank, plan in enumerate(plans[:shown], start=1):
+        table.add_row(*_row(rank, plan))
+    yield Padding(table, (0, 0, 0, 2))
+    if shown is not None and len(plans) > shown:
+        yield Padding(f"and {len(plans) - shown} more: --weights {weights}", (0, 0, 0, 2))
+
+
+def _row(rank: int, plan: Plan) -> list[str]:
+    s, m = plan.scenario, plan.memory
+    return [
+        str(rank),
+        f"{s.accelerator.id}:{s.gpus}",
+        str(s.tp),
+        str(s.pp),
+        plan.compute.peak_format,
+        format_seconds(plan.bandwidth.tpot_floor_s),
+        format_whole(m.max_sequences * s.dp),
+        format_whole(m.max_context_tokens),
+        format_usd(plan.cost.usd_per_hour) if plan.cost else "-",
+    ]
+
+
+def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:
+    context = format_tokens(choices.plans[0].scenario.context_tokens)
+    rows = [
+        ("order", choices.ranking),
+        ("TPOT from", "least time per output token of one user, by memory traffic; a bound, not an estimate"),
+        ("seqs, longest", f"sequences of {context} that fit at once; the longest single one in tokens"),
+        ("math", "the format of matrix products: what the device has dense units for"),
+    ]
+    if choices.refused:
+        rows.append(("not shown", f"too small on up to {choices.limit} devices: {', '.join(choices.refused)}"))
+    best = choices.plans[0].scenario
+    rows.append(("next", f"{command} --hw {best.accelerator.id}:{best.gpus}"))
+    yield facts(rows)

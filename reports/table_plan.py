@@ -1,0 +1,143 @@
+"""A plan as a page for the terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from infopt.reports import words
+from infopt.reports.terminal import STYLES, bar, facts, heading, terminal_width, to_text
+from infopt.studies.planning import Plan
+from infopt.units import (
+    format_bytes,
+    format_flop,
+    format_flop_per_s,
+    format_gib,
+    format_seconds,
+    format_share,
+    format_whole,
+)
+
+LABEL, NUMBER = 13, 8
+COLOURS = {"weights": "blue", "kv": "magenta", "margin": "bright_black", "free": "green"}
+OTHER_COLOUR = "yellow"
+
+
+def plan_page(plan: Plan, explain: bool = False) -> str:
+    """The page: what was asked, the verdict, three ledgers, and what the reader must know."""
+    return to_text(_parts(plan, explain))
+
+
+def _parts(plan: Plan, explain: bool) -> Iterator[RenderableType]:
+    yield Text(words.title(plan), style="bold")
+    yield facts(
+        [
+            ("model", words.model_words(plan)),
+            ("devices", words.device_words(plan)),
+            ("engine", words.engine_words(plan)),
+            ("load", words.load_words(plan)),
+        ]
+    )
+    yield ""
+    yield Text(words.verdict_word(plan), style=STYLES[plan.fits]).append(f": {words.verdict_words(plan)}", style="none")
+    yield from _remedies(plan)
+    yield ""
+    yield from _memory(plan)
+    yield ""
+    yield from _bandwidth(plan)
+    yield ""
+    yield from _compute(plan)
+    yield ""
+    yield from _ending(plan)
+    if explain:
+        from infopt.reports.explain import explanation_parts
+
+        yield ""
+        yield from explanation_parts(plan)
+
+
+def _remedies(plan: Plan) -> Iterator[RenderableType]:
+    if plan.fits is True or not plan.remedies:
+        return
+    yield ""
+    yield heading("WOULD FIT WITH ANY ONE OF")
+    for remedy in plan.remedies:
+        yield Padding(f"- {remedy.text}", (0, 0, 0, 2))
+
+
+def _memory(plan: Plan) -> Iterator[RenderableType]:
+    m = plan.memory
+    device = plan.scenario.accelerator
+    free = m.capacity_bytes_per_gpu - m.used_bytes_per_gpu
+    whole = max(m.capacity_bytes_per_gpu, m.used_bytes_per_gpu)
+    yield heading("MEMORY", "of one device, GiB" if plan.scenario.gpus > 1 else "GiB")
+    cells = terminal_width() - 2 - LABEL - 2 - NUMBER - 2
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=LABEL, no_wrap=True, style="cyan")
+    table.add_column(width=NUMBER, justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    start = 0.0
+    for term in m.terms:
+        end = start + term.value
+        style = COLOURS.get(term.name, OTHER_COLOUR)
+        table.add_row(words.term_name(term.name), _gib(term.value), bar(start, end, whole, cells, style))
+        start = end
+    if free >= 0:
+        table.add_row("free", _gib(free), bar(start, start + free, whole, cells, COLOURS["free"]))
+    else:
+        table.add_row("missing", _gib(-free), bar(m.capacity_bytes_per_gpu, start, whole, cells, "red"))
+    yield Padding(table, (0, 0, 0, 2))
+    usable = f"{format_gib(m.capacity_bytes_per_gpu)} ({words.kind_of(device, 'usable_memory_bytes')})"
+    if device.driver_memory_bytes:
+        usable += f"; the driver lists {format_gib(device.driver_memory_bytes)}"
+    logical, reserved = words.kv_words(plan)
+    yield facts(
+        [("usable", usable), ("KV pool", words.pool_words(plan)), ("KV, logical", logical), ("KV, reserved", reserved)]
+    )
+
+
+def _gib(size_bytes: float) -> str:
+    return f"{size_bytes / 2**30:.2f}"
+
+
+def _bandwidth(plan: Plan) -> Iterator[RenderableType]:
+    s, b = plan.scenario, plan.bandwidth
+    share = b.kv_share_of_step
+    yield heading("BANDWIDTH", f"of one decode step at {format_whole(round(s.decode_context_tokens))} tokens")
+    rows = [("weights read", f"{format_bytes(b.weight_bytes_per_step)}, {format_share(1 - share)} of the step")]
+    if b.weight_bytes_per_step_expected > b.weight_bytes_per_step * 1.001:
+        expected = format_bytes(b.weight_bytes_per_step_expected)
+        rows.append(("", f"{expected} expected: a batch of {s.batch} hits more experts than one token does"))
+    rows += [
+        ("KV read", f"{format_bytes(b.kv_bytes_per_step)}, {format_share(share)}"),
+        ("step", f"at least {format_seconds(b.step_floor_s)} = {words.step_equation(plan)}"),
+        ("TPOT", words.rate_words(plan)),
+        (
+            "amortized",
+            f"at least {format_seconds(b.amortized_s_per_token)} per token: the step over its batch of {s.batch}",
+        ),
+    ]
+    yield facts(rows)
+
+
+def _compute(plan: Plan) -> Iterator[RenderableType]:
+    s, c = plan.scenario, plan.compute
+    yield heading("COMPUTE", "at dense peak")
+    rows = [("prefill", f"{format_flop(c.prefill_flop)} for {format_whole(s.input_tokens)} tokens")]
+    if c.ttft_floor_s is not None and c.peak_flop_per_s:
+        peak = f"{s.tp * s.pp} x {format_flop_per_s(c.peak_flop_per_s)} {c.peak_format}"
+        rows.append(("TTFT", f"at least {format_seconds(c.ttft_floor_s)} = {format_flop(c.prefill_flop)} / ({peak})"))
+    rows += [("decode", f"{format_flop(c.decode_flop_per_token)} per token"), ("ridge batch", words.ridge_words(plan))]
+    yield facts(rows)
+
+
+def _ending(plan: Plan) -> Iterator[RenderableType]:
+    rows = [("bound by", words.bound_words(plan))]
+    cost = words.cost_words(plan)
+    if cost:
+        rows.append(("cost", cost))
+    rows += [("assumed", assumption.text) for assumption in plan.assumptions]
+    rows += [("note", caveat.text) for caveat in plan.memory.caveats]
+    yield facts(rows)

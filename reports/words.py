@@ -1,0 +1,204 @@
+"""Sentences that every readable form of a plan shares: what was asked, the verdict, what binds."""
+
+from infopt.hardware.accelerator import Accelerator
+from infopt.studies.planning import Plan
+from infopt.units import (
+    format_bytes,
+    format_bytes_per_s,
+    format_count,
+    format_gib,
+    format_seconds,
+    format_share,
+    format_tokens,
+    format_usd,
+    format_whole,
+)
+
+TERM_NAMES = {"kv": "KV cache", "graphs": "CUDA graphs"}
+UNLIMITED_SEQUENCES = 10**9
+
+
+def term_name(name: str) -> str:
+    """The name of a memory term as people say it."""
+    return TERM_NAMES.get(name, name)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 sequence`, `13 sequences`."""
+    return f"{format_whole(number)} {one if number == 1 else many or one + 's'}"
+
+
+def device_name(device: Accelerator) -> str:
+    return device.name or device.id
+
+
+def title(plan: Plan) -> str:
+    """Model and hardware in one line."""
+    s = plan.scenario
+    return f"{s.model.id} on {s.gpus} x {device_name(s.accelerator)}"
+
+
+def model_words(plan: Plan) -> str:
+    s, m = plan.scenario, plan.memory
+    active = (
+        ""
+        if s.model.params_active_with_embeddings == s.model.params_total
+        else (f" ({format_count(s.model.params_active)} active)")
+    )
+    return (
+        f"{format_count(s.model.params_total)} parameters{active}, "
+        f"{s.weight_format} weights {format_bytes(m.stored_weights_bytes)}, {s.kv_format} KV cache"
+    )
+
+
+def placement_words(plan: Plan) -> str:
+    """Degrees of parallelism that are not 1 (tp always)."""
+    s = plan.scenario
+    degrees = [("tp", s.tp), *((name, n) for name, n in (("pp", s.pp), ("dp", s.dp), ("ep", s.ep)) if n > 1)]
+    return ", ".join(f"{name} {n}" for name, n in degrees)
+
+
+def device_words(plan: Plan) -> str:
+    """Placement, and the two figures of a device that the ledgers rest on."""
+    device = plan.scenario.accelerator
+    return (
+        f"{placement_words(plan)}; each {format_gib(device.usable_memory_bytes)} usable "
+        f"({kind_of(device, 'usable_memory_bytes')}), {format_bytes_per_s(device.bandwidth_bytes_per_s)} "
+        f"({kind_of(device, 'bandwidth_bytes_per_s')})"
+    )
+
+
+def kind_of(device: Accelerator, field: str) -> str:
+    """What kind of knowledge a figure of the device is."""
+    datum = device.data.get(field)
+    return datum.kind if datum else "assumed"
+
+
+def engine_words(plan: Plan) -> str:
+    s = plan.scenario
+    return f"{s.engine.engine} {s.engine_version}, utilization {s.utilization:g}"
+
+
+def load_words(plan: Plan) -> str:
+    s = plan.scenario
+    return (
+        f"{counted(s.batch, 'sequence')} of {format_tokens(s.context_tokens)} tokens "
+        f"({format_whole(s.input_tokens)} in, {format_whole(s.output_tokens)} out)"
+    )
+
+
+def verdict_word(plan: Plan) -> str:
+    return {True: "FITS", False: "DOES NOT FIT", None: "UNDETERMINED"}[plan.fits]
+
+
+def verdict_words(plan: Plan) -> str:
+    """The verdict with its number."""
+    if plan.fits is None:
+        return _undetermined_words(plan)
+    return _room_words(plan) if plan.fits else _short_words(plan)
+
+
+def _room_words(plan: Plan) -> str:
+    s, m = plan.scenario, plan.memory
+    if m.max_sequences >= UNLIMITED_SEQUENCES:
+        return "the model caches nothing per token: sequences are not limited by memory"
+    room = f"{counted(m.max_sequences * s.dp, 'sequence')} of {format_tokens(s.context_tokens)} tokens"
+    limit = s.model.max_position_tokens
+    why = ", the model's limit" if m.max_context_tokens == limit else ""
+    return f"{room}; the longest single one {format_whole(m.max_context_tokens)} tokens{why}"
+
+
+def _short_words(plan: Plan) -> str:
+    m = plan.memory
+    short = m.used_bytes_per_gpu - m.capacity_bytes_per_gpu
+    if short > 0:
+        return f"{format_gib(short)} short on each device"
+    return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is too small for {format_gib(m.kv_bytes_per_gpu)}"
+
+
+def _undetermined_words(plan: Plan) -> str:
+    if plan.memory.unknown:
+        return f"not known: {', '.join(plan.memory.unknown)}; without them {_room_words(plan)}"
+    return "what is needed lies within the error of constants that are not known for this engine version"
+
+
+def bound_words(plan: Plan) -> str:
+    """What sets the pace of a decode step, in one plain sentence."""
+    share = plan.bandwidth.kv_share_of_step
+    if plan.bound == "compute":
+        return (
+            "compute: the products of a step take longer than its memory traffic; more batch adds time, not throughput"
+        )
+    if plan.bound == "kv":
+        return (
+            f"KV reads: {format_share(share)} of a step's bytes are caches, read anew for every sequence; "
+            "a smaller cache pays, a larger batch hardly"
+        )
+    return f"weights: {format_share(1 - share)} of a step's bytes, read once for the whole batch; a larger batch pays"
+
+
+def ridge_words(plan: Plan) -> str:
+    """Where decode turns compute-bound."""
+    ridge, peak = plan.compute.ridge_batch, plan.compute.peak_flop_per_s
+    if peak is None:
+        return "not known: the device has no dense peak on record"
+    if ridge is None:
+        return "never: reading a sequence's cache takes longer than computing its token"
+    return f"{format_whole(round(ridge))} sequences: from there on a step is bound by compute"
+
+
+def step_equation(plan: Plan) -> str:
+    """The step floor with its numbers."""
+    s, b = plan.scenario, plan.bandwidth
+    moved = format_bytes(b.weight_bytes_per_step + b.kv_bytes_per_step)
+    return f"{moved} / ({s.tp} x {format_bytes_per_s(s.accelerator.bandwidth_bytes_per_s)})"
+
+
+def cost_words(plan: Plan) -> str | None:
+    """Price per hour, and the least price of a token."""
+    if plan.cost is None:
+        return None
+    per_million = format_usd(plan.cost.usd_per_million_output_tokens_at_floor)
+    return (
+        f"{format_usd(plan.cost.usd_per_hour)} per hour; at least {per_million} per million output tokens, "
+        "were every step as short as its floor"
+    )
+
+
+def kv_words(plan: Plan) -> list[str]:
+    """The cache in logical bytes, and what the engine reserves for the same sequence."""
+    m = plan.memory
+    state = m.state_bytes_per_sequence
+    logical = (
+        f"{format_whole(round(m.kv_bytes_per_token))} B per token; "
+        f"{format_bytes(m.kv_bytes_per_sequence)} ({format_gib(m.kv_bytes_per_sequence)}) per sequence"
+    )
+    if state:
+        logical += f", and {format_bytes(state)} of recurrent state"
+    return [logical, reserved_words(plan)]
+
+
+def reserved_words(plan: Plan) -> str:
+    """What the engine's allocator takes for one sequence, beside the logical bytes one device holds."""
+    s, page = plan.scenario, plan.memory.layout
+    if not page.kinds:
+        return "the engine reserves no blocks: nothing is cached per token"
+    reserved = page.request_bytes(s.context_tokens)
+    groups = f" in {page.groups} groups of {page.group_layers} layers" if page.groups > 1 else ""
+    blocks = f"{format_whole(page.request_blocks(s.context_tokens))} blocks of {page.block_tokens} tokens{groups}"
+    return f"{s.engine.engine} reserves {format_gib(reserved)} per sequence on each device: {blocks}"
+
+
+def pool_words(plan: Plan) -> str:
+    m = plan.memory
+    return (
+        f"{format_gib(m.kv_pool_bytes_per_gpu)} on each device "
+        f"({format_gib(m.kv_pool_low_bytes)} to {format_gib(m.kv_pool_high_bytes)}): "
+        f"{format_whole(m.kv_pool_tokens)} tokens"
+    )
+
+
+def rate_words(plan: Plan) -> str:
+    """TPOT floor as a user feels it."""
+    tpot = plan.bandwidth.tpot_floor_s
+    return f"at least {format_seconds(tpot)} for each user: at most {1 / tpot:.4g} tokens/s"
