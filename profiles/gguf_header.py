@@ -18,10 +18,12 @@ from infopt.records import read_yaml
 
 DATA = Path(__file__).resolve().parent / "data" / "gguf"
 MAX_METADATA = 16_384
-MAX_TENSORS = 200_000
-MAX_NAME_BYTES = 1_024
+MAX_TENSORS = 100_000
+MAX_KEY_BYTES = 1_024
+MAX_NAME_BYTES = 256  # llama.cpp allows 64
 MAX_STRING_BYTES = 65_536  # of a value that is kept
 MAX_ARRAY = 65_536  # longer ones are stepped over
+MAX_KEPT = 1_000_000  # numbers and characters kept of one file
 MAX_SKIPPED_STRINGS = 3_000_000  # vocabulary and merges of one file
 _CHUNK_BYTES = 1 << 18
 _KEPT_TEXTS = ("general.architecture", "general.type", "general.name")
@@ -119,6 +121,7 @@ class _Cursor:
         self.source = source
         self.order = "<"
         self.strings_left = MAX_SKIPPED_STRINGS
+        self.kept = 0
         self._window = b""
         self._start = 0  # offset of the window in the file
         self._at = 0  # next byte, inside the window or past it
@@ -172,6 +175,14 @@ class _Cursor:
             else:
                 self._at = at
 
+    def keep(self, count: int, what: str) -> None:
+        """Account for what stays in memory."""
+        self.kept += count
+        if self.kept > MAX_KEPT:
+            raise InfoptError(
+                f"{self.source.name}: {what} brings the metadata to more than {MAX_KEPT} numbers and letters"
+            )
+
     def check_count(self, count: int, cap: int, least_bytes: int, what: str) -> None:
         if count > cap or count * least_bytes > self.source.size - self.position:
             raise InfoptError(f"{self.source.name}: {count} {what} is more than this file of {self.source.size} bytes "
@@ -196,7 +207,7 @@ def _read_metadata(cursor: _Cursor, pairs: int) -> dict[str, Any]:
     """Every scalar and short numeric array; vocabularies and long texts are stepped over."""
     found: dict[str, Any] = {}
     for number in range(pairs):
-        key = cursor.text(MAX_NAME_BYTES, f"metadata key {number}")
+        key = cursor.text(MAX_KEY_BYTES, f"metadata key {number}")
         if key in found:
             raise InfoptError(f"{cursor.source.name}: the metadata key {key!r} appears twice")
         kind = cursor.number("I", f"the type of {key!r}")
@@ -208,8 +219,10 @@ def _read_value(cursor: _Cursor, kind: int, key: str) -> Any:
     """One value; None stands for one that was stepped over."""
     what = f"the value of {key!r}"
     if kind == _STRING:
-        if key.startswith(_KEPT_TEXTS):
-            return cursor.text(MAX_STRING_BYTES, what)
+        if key in _KEPT_TEXTS or not key.startswith(("general.", "tokenizer.")):
+            kept = cursor.text(MAX_STRING_BYTES, what)
+            cursor.keep(len(kept), what)
+            return kept
         cursor.skip(cursor.number("Q", what), what)
         return None
     if kind == _ARRAY:
@@ -220,18 +233,20 @@ def _read_value(cursor: _Cursor, kind: int, key: str) -> Any:
     return bool(value) if kind == _BOOL else value
 
 
-def _read_array(cursor: _Cursor, key: str, what: str) -> tuple[Any, ...] | None:
+def _read_array(cursor: _Cursor, key: str, what: str) -> tuple[Any, ...]:
+    """The numbers of a short array; an empty tuple stands for one that was stepped over."""
     kind, count = cursor.number("I", what), cursor.number("Q", what)
     if kind == _STRING:
         cursor.check_count(count, MAX_SKIPPED_STRINGS, 8, f"strings in {key!r}")
         cursor.skip_strings(count, what)
-        return None
+        return ()
     if kind not in _SCALARS:
         problem = "an array of arrays" if kind == _ARRAY else f"an array of the unknown type {kind}"
         raise InfoptError(f"{cursor.source.name}: {what} is {problem}, which is not read")
     if count > MAX_ARRAY or key.startswith("tokenizer."):
         cursor.skip(count * _SIZES[kind], what)
-        return None
+        return ()
+    cursor.keep(count, what)
     raw = cursor.take(count * _SIZES[kind], what)
     values = struct.unpack(f"{cursor.order}{count}{_SCALARS[kind]}", raw)
     return tuple(map(bool, values)) if kind == _BOOL else values
