@@ -83,7 +83,7 @@ class Family(Record):
     layer_kinds: list[str] = Field(default_factory=lambda: ["full"])
     shared_cache: bool = False
     wide_when_shared: Switch | None = None
-    attention: Literal["grouped", "latent", "indexed"] = "grouped"
+    attention: Literal["grouped", "latent", "indexed", "compressed"] = "grouped"
     recurrent: Recurrent | None = None
     beside: Recurrent | None = None
     full_rank_decay: Switch = False
@@ -99,6 +99,7 @@ class Family(Record):
     sinks: Switch = False
     shared_kv_value: Switch = False
     own_index: Switch = True
+    grouped_index: bool = False
     attention_small: list[str | int] = Field(default_factory=list)
 
     # per token
@@ -116,7 +117,7 @@ class Family(Record):
     dense_beside_experts: bool = False
 
     # multi-token prediction
-    mtp: Literal["none", "deepseek", "qwen"] = "none"
+    mtp: Literal["none", "deepseek", "qwen", "blocks"] = "none"
     mtp_copies: int = 0
 
 

@@ -28,6 +28,10 @@ class WeightFormat(Record):
     source: str
 
     @property
+    def quality_range(self) -> tuple[float, float] | None:
+        return (self.quality_share[0], self.quality_share[1]) if self.quality_share else None
+
+    @property
     def covers_everything(self) -> bool:
         return len(self.parts) == len(PARTS)
 
@@ -88,7 +92,8 @@ def weight_bits_by_part(model: ModelProfile, asked: str | None) -> tuple[str, di
             return model.compute_dtype, dict.fromkeys(PARTS, base_bits)
         record = load_weight_format(stored.format)
         bits = stored.bits_per_weight or record.bits_per_weight
-        return stored.format, {p: bits if p in stored.parts else base_bits for p in PARTS}
+        own = stored.part_bits
+        return stored.format, {p: own.get(p, bits) if p in stored.parts else base_bits for p in PARTS}
     name = format_name(str(asked), "weights")
     record = load_weight_format(name)
     # A format the checkpoint already has keeps the parts it really covers.

@@ -150,12 +150,14 @@ class Quantization:
     parts          the parts it covers; every other part stays in the compute type
     bits_per_weight  including scales and zero points, where the file says; None takes the format's
     kv_format      cache format the checkpoint itself asks for (a `kv_cache_scheme`), or None
+    part_bits      mean bits per weight of covered parts that differ (a second format, layers left as they were)
     """
 
     format: str
     parts: frozenset[str]
     bits_per_weight: float | None = None
     kv_format: str | None = None
+    part_bits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from infopt.errors import InfoptError
 from infopt.profiles.families import Family, family
 from infopt.profiles.geometry import ModelProfile
+from infopt.profiles.hf_blocks import block_overrides
 from infopt.profiles.hf_keys import Keys
 from infopt.profiles.hf_mtp import mtp
 from infopt.profiles.hf_quantization import quantization
@@ -62,6 +63,7 @@ def profile_from_config(config: Mapping[str, Any], *, id: str, source: str, sour
     if record.refused:
         raise InfoptError(f"{where}: {record.refused}")
     keys = Keys(text, record, f"{where} ({model_type})")
+    keys.overrides.update(block_overrides(keys))
     return _assemble(keys, record, config, Source(id, source, source_kind, model_type))
 
 
@@ -107,7 +109,9 @@ def _assemble(keys: Keys, record: Family, config: Mapping[str, Any], origin: Sou
     tied = keys.flag("tie_word_embeddings") if keys.has("tie_word_embeddings") else record.tied
     embed = vocab * hidden
     gathered = keys.evaluate(record.per_layer_embedding) if record.per_layer_embedding else 0
+    head = 0 if tied else embed + (vocab if keys.switch(record.head_bias) else 0)
     extra, mtp_layers, mtp_cache = mtp(keys, record, runs)
+    dtype = compute_dtype(keys, record)
     vision, notes = other_modalities(config, keys)
     architectures = config.get("architectures")
     return ModelProfile(
@@ -119,13 +123,13 @@ def _assemble(keys: Keys, record: Family, config: Mapping[str, Any], origin: Sou
         runs=runs,
         embed_params=embed,
         gathered_params=gathered,
-        head_params=0 if tied else embed + (vocab if keys.switch(record.head_bias) else 0),
+        head_params=head,
         small_params=_model_small_params(keys, record, vocab, tied),
         extra_params={**extra, **vision},
         mtp_layers=mtp_layers,
         mtp_cache_elements_per_token=mtp_cache,
-        compute_dtype=compute_dtype(keys, record),
-        quantization=quantization(config, keys),
+        compute_dtype=dtype,
+        quantization=quantization(config, keys, runs, head, extra.get("mtp", 0), dtype),
         source=origin.source,
         source_kind=origin.source_kind,
         notes=(*record.notes, *notes, *_dtype_note(keys, record)),

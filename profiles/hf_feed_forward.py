@@ -75,8 +75,8 @@ def mixture(keys: Keys, family: Family) -> FeedForward:
 
 
 def feed_forward(keys: Keys, family: Family, kind: str) -> FeedForward:
-    """The feed-forward of a layer of `kind`: `dense`, `wide` (twice as wide), `moe`, or `linear` (one matrix)."""
-    if kind == "moe":
+    """The feed-forward of a layer of `kind`: `dense`, `wide` (twice as wide), `moe...`, or `linear` (one matrix)."""
+    if kind.startswith("moe"):
         return mixture(keys, family)
     if kind == "linear":
         return FeedForward("dense", mlp_params=keys.count("hidden") ** 2)

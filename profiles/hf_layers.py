@@ -26,6 +26,8 @@ KIND_NAMES = {
     "local": "window",
     "indexed_attention": "full",
     "minimax_m3_sparse": "sparse",
+    "compressed_sparse_attention": "compressed_sparse",
+    "heavily_compressed_attention": "compressed_heavy",
 }
 FEED_FORWARD_NAMES = {"dense": "dense", "sparse": "moe", "moe": "moe"}
 # Layers that are one block each: its mixer and its feed-forward.
@@ -130,7 +132,7 @@ def _delta_lists(keys: Keys, family: Family, layers: int) -> Plan:
     _, full = keys.find("linear_attn_config.full_attn_layers")
     if full is None:
         return None
-    if not isinstance(full, list) or not all(type(n) is int and 1 <= n for n in full):
+    if not isinstance(full, list) or not all(type(n) is int and n >= 1 for n in full):
         raise keys.error("linear_attn_config.full_attn_layers is not a list of layer numbers")
     numbers = set(full)
     return ["full" if i + 1 in numbers else "recurrent" for i in range(layers)]
@@ -159,6 +161,16 @@ def _attention_types(keys: Keys, family: Family, layers: int) -> Plan:
 def _index_types(keys: Keys, family: Family, layers: int) -> Plan:
     """Layers with an index of their own (`full`), and layers that use an earlier layer's."""
     return layer_list(keys, "indexer_types", {"full": "full", "shared": "borrowed_index"}, layers)
+
+
+def _compress_ratios(keys: Keys, family: Family, layers: int) -> Plan:
+    """`compress_ratios`: 0 for a window only, else the tokens per cached vector."""
+    names = {
+        "0": "window",
+        str(keys.count("csa_rate")): "compressed_sparse",
+        str(keys.count("hca_rate")): "compressed_heavy",
+    }
+    return layer_list(keys, "compress_ratios", names, layers)
 
 
 def _block_configs(keys: Keys, layers: int, part: str, kind: str) -> Plan:
@@ -195,6 +207,9 @@ LAYER_RULES: dict[str, Callable[[Keys, Family, int], Plan]] = {
     "attention_indices": _attention_indices,
     "attention_types": _attention_types,
     "index_types": _index_types,
+    "compress_ratios": _compress_ratios,
+    "block_list": lambda keys, family, layers: layer_list(keys, "layers_block_type", KIND_NAMES, layers),
+    "alternate_full_first": lambda keys, family, layers: every_nth(layers, 2, "full", "recurrent"),
     "block_configs": lambda keys, family, layers: _block_configs(keys, layers, "attention", "full"),
 }
 
@@ -251,11 +266,17 @@ def _moe_span(keys: Keys, family: Family, layers: int) -> Plan:
     return ["moe" if first <= i <= last and (i + 1) % step == 0 else "dense" for i in range(layers)]
 
 
+def _hash_layers(keys: Keys, family: Family, layers: int) -> Plan:
+    """Experts everywhere; the first layers choose them by a table over the vocabulary."""
+    first = keys.count("num_hash_layers", 0)
+    return ["moe_hash" if i < first else "moe" for i in range(layers)]
+
+
 def _moe_listed(keys: Keys, family: Family, layers: int) -> Plan:
     """`moe_layers_enum`: layer numbers as text, separated by commas; without it all but the first."""
     text = keys.text("moe_layers_enum")
     if text is None:
-        return ["dense", *["moe"] * (layers - 1)]
+        return None
     listed = {int(part) for part in text.split(",") if part.strip().isdigit()}
     return ["moe" if i in listed else "dense" for i in range(layers)]
 
@@ -272,6 +293,7 @@ FEED_FORWARD_RULES: dict[str, Callable[[Keys, Family, int], Plan]] = {
     "interleaved": _interleaved,
     "moe_span": _moe_span,
     "moe_listed": _moe_listed,
+    "hash_layers": _hash_layers,
     "moe_every_second": lambda keys, family, layers: [("dense" if i % 2 else "moe") for i in range(layers)],
     "none": lambda keys, family, layers: ["none"] * layers,
     "block_configs": lambda keys, family, layers: _block_configs(keys, layers, "ffn", "dense"),

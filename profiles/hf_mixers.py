@@ -45,16 +45,22 @@ def grouped_query(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
     small += q * d + own_kv * (d + dv) if keys.switch(family.qkv_bias) else 0
     small += hidden if keys.switch(family.o_bias) else 0
     small += q if keys.switch(family.sinks) else 0
+    index_heads = keys.count("index_n_heads") if family.grouped_index else 0
+    index_dim = keys.count("index_head_dim") if family.grouped_index else 0
     return Mixer(
         kind=kind,
         linear_params=query + key_value + gate_params(keys, family, q, dv) + q * dv * hidden,
         small_params=small + sum(keys.evaluate(term) for term in family.attention_small),
+        indexer_params=hidden * (index_heads + 1) * index_dim + 2 * index_dim,
         kv_linear_params=key_value,
         q_heads=q,
         kv_heads=kv,
         qk_dim=d,
         v_dim=dv,
         window_tokens=window_tokens(keys, kind),
+        index_dim=index_dim,
+        index_heads=index_heads,
+        index_topk=keys.count("index_topk_blocks") * keys.count("index_block_size") if family.grouped_index else 0,
     )
 
 

@@ -7,6 +7,8 @@ checkpoints also repeat the embedding and the head in it.
 from infopt.profiles.families import Family
 from infopt.profiles.geometry import LayerRun
 from infopt.profiles.hf_keys import Keys
+from infopt.profiles.hf_layers import BLOCKS
+from infopt.profiles.hf_runs import Layers
 
 
 def mtp(keys: Keys, record: Family, runs: tuple[LayerRun, ...]) -> tuple[dict[str, int], int, int]:
@@ -14,6 +16,8 @@ def mtp(keys: Keys, record: Family, runs: tuple[LayerRun, ...]) -> tuple[dict[st
     layers = keys.maybe("mtp_layers") or 0
     if record.mtp == "none" or layers == 0:
         return {}, 0, 0
+    if record.mtp == "blocks":
+        return _blocks(keys, record, layers)
     hidden, vocab = keys.count("hidden"), keys.count("vocab")
     model = next((run for run in reversed(runs) if run.mixer.kind != "recurrent"), runs[-1])
     per_layer = model.params_per_layer
@@ -24,3 +28,16 @@ def mtp(keys: Keys, record: Family, runs: tuple[LayerRun, ...]) -> tuple[dict[st
     else:
         params = layers * (per_layer + joint + norms + record.mtp_copies * hidden * vocab)
     return {"mtp": params}, layers, layers * model.mixer.cache_elements_per_token
+
+
+def _blocks(keys: Keys, record: Family, layers: int) -> tuple[dict[str, int], int, int]:
+    """Modules of several one-block layers (`mtp_layers_block_type`), each block with its norm."""
+    hidden = keys.count("hidden")
+    names = keys.items("mtp_layers_block_type") or list(keys.text("mtp_hybrid_override_pattern") or "")
+    counter = Layers(keys, record)
+    kinds = [BLOCKS.get(str(name)) for name in names]
+    if not kinds or None in kinds:
+        raise keys.error("mtp_layers_block_type does not name the blocks of the multi-token-prediction layers")
+    runs = [counter.run(0, *kind) for kind in kinds if kind is not None]
+    params = layers * (sum(run.params_per_layer for run in runs) + 2 * hidden * hidden + 3 * hidden)
+    return {"mtp": params}, layers, layers * sum(run.mixer.cache_elements_per_token for run in runs)

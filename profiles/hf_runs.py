@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from infopt.profiles.families import Family, changed
 from infopt.profiles.geometry import FeedForward, LayerRun, Mixer, MixerKind
+from infopt.profiles.hf_compressed import compressed
 from infopt.profiles.hf_feed_forward import NO_FEED_FORWARD, feed_forward
 from infopt.profiles.hf_keys import Keys
 from infopt.profiles.hf_layers import layer_count, layer_plan, norm_params
@@ -21,6 +22,9 @@ _ATTENTION: dict[tuple[str, str], MixerKind] = {
     ("latent", "full"): "latent",
     ("indexed", "full"): "indexed",
     ("indexed", "borrowed_index"): "indexed",
+    ("compressed", "compressed_sparse"): "indexed",
+    ("compressed", "compressed_heavy"): "latent",
+    ("compressed", "window"): "latent",
 }
 
 
@@ -85,7 +89,7 @@ def mixer_of(keys: Keys, record: Family, kind: str) -> Mixer:
     actual = _ATTENTION.get((record.attention, kind))
     if actual is None:
         raise keys.error(f"{record.attention} attention has no layers of kind {kind!r}")
-    mixer = attention(keys, record, actual)
+    mixer = compressed(keys, record, kind) if record.attention == "compressed" else attention(keys, record, actual)
     if kind == "shared_window":
         mixer = replace(mixer, window_tokens=keys.count("sliding_window"))
     if record.beside is None:
