@@ -22,6 +22,7 @@ class Scenario:
     extra_cache_layers     full-attention layers a draft head adds to the cache (EAGLE, MTP)
     speculative_tokens     drafted tokens per step (recurrent states keep one slot more for each)
     text_only              vision and audio encoders are not loaded
+    weight_quality         share of full-precision quality a source document gives the format, low and high
     """
 
     model: ModelProfile
@@ -51,6 +52,7 @@ class Scenario:
     speculative_tokens: int = 0
     text_only: bool = False
     mtp_loaded: bool = False
+    weight_quality: tuple[float, float] | None = None
 
     @property
     def expert_shards(self) -> int:

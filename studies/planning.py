@@ -55,6 +55,12 @@ class Plan:
     @property
     def caveats(self) -> tuple[Caveat, ...]:
         notes = [Caveat("model", note) for note in self.scenario.model.notes]
+        quality = self.scenario.weight_quality
+        if quality is not None and quality[0] < 1:
+            low, high = quality
+            kept = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
+            text = f"{self.scenario.weight_format} weights keep about {kept} of quality (document 3); measure yours"
+            notes.append(Caveat("quality", text))
         notes += [Caveat("hardware", note) for note in self.scenario.accelerator.notes]
         return (*self.memory.caveats, *notes)
 

@@ -146,6 +146,7 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         speculative_tokens=request.mtp_tokens,
         text_only=request.text_only,
         mtp_loaded=request.mtp_tokens > 0,
+        weight_quality=weights.quality_range,
     )
     return Built(scenario, (*said, *more, *_engine_assumptions(request, engine, version, utilization)))
 
@@ -173,7 +174,10 @@ def with_weights(built: Built, weights: str) -> Built:
     """The same scenario with another weight format."""
     s = built.scenario
     name, bits = weight_bits_by_part(s.model, weights)
-    changed = replace(s, weight_format=name, weight_bits=bits, weight_compute=load_weight_format(name).compute)
+    record = load_weight_format(name)
+    changed = replace(
+        s, weight_format=name, weight_bits=bits, weight_compute=record.compute, weight_quality=record.quality_range
+    )
     return replace(built, scenario=changed)
 
 
