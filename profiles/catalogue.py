@@ -121,8 +121,9 @@ def find_in_catalogue(text: str) -> str | None:
     """The id that `text` names, None where nothing matches.
 
     In this order: the exact id or name, a curated alias, the name without words such as -Instruct, the same without
-    release stamps, the same with dots as hyphens, a run of whole words inside one name. Numbers match whole, so a
-    size or a version never matches another. Several models at the first level that matches are an error listing them.
+    the record's release stamp, the same with dots as hyphens, the beginning of one name in whole words. Numbers match
+    whole, so a size, a version or a release never matches another. Several models at the first level that matches
+    are an error listing them.
     """
     org, _, name = text.rpartition("/")
     org_wanted, wanted = tokens_of(org), tokens_of(name)
@@ -133,7 +134,7 @@ def find_in_catalogue(text: str) -> str | None:
         match = match or _matching(text, org_wanted, wanted, level)
     if match or org:
         return match
-    return _only(text, [model_id for model_id, _, tokens in _name_tokens() if _contains(tokens, _core(wanted))])
+    return _only(text, [model_id for model_id, _, tokens in _name_tokens() if _begins(tokens, _core(wanted))])
 
 
 def _alias(wanted: Tokens) -> str | None:
@@ -141,16 +142,17 @@ def _alias(wanted: Tokens) -> str | None:
 
 
 def _matching(text: str, org_wanted: Tokens, wanted: Tokens, level: Callable[[Tokens], Tokens]) -> str | None:
+    releases = {token for token in wanted if _RELEASE.fullmatch(token)}
     found = [
         model_id
         for model_id, org, name in _name_tokens()
-        if level(name) == level(wanted) and (not org_wanted or org == org_wanted)
+        if level(name) == level(wanted) and releases <= set(name) and (not org_wanted or org == org_wanted)
     ]
     return _only(text, found)
 
 
-def _contains(tokens: Tokens, part: Tokens) -> bool:
-    return bool(part) and any(tokens[i : i + len(part)] == part for i in range(len(tokens) - len(part) + 1))
+def _begins(tokens: Tokens, part: Tokens) -> bool:
+    return bool(part) and part in (tokens[: len(part)], _core(tokens)[: len(part)], _stem(tokens)[: len(part)])
 
 
 def _only(text: str, found: list[str]) -> str | None:

@@ -33,7 +33,13 @@ NOISE = re.compile(
     r"image_grid_pinpoints|max_window_layers|compress_rope_theta|activation_situ.*|gate_lower_bound|moe_router_dtype|.*_attn_implementation|"
     r"layer_norm_epsilon|rescale_.*|moe_shared_expert_overlap|use_unified_vision_chunk|video_attn_type|language_model_only)$"
 )  # fmt: skip
-NULL_MEANS = {"q_lora_rank", "sliding_window", "head_dim"}  # here null is an answer: no low rank, no window
+NULL_MEANS = {
+    "q_lora_rank",
+    "sliding_window",
+    "head_dim",
+    "num_key_value_heads",
+    "intermediate_size",
+}  # null is an answer
 SHARED_MEANING = {"rope_scaling", "rope_parameters"}
 
 
@@ -47,6 +53,8 @@ def trim(config: dict[str, Any], layers: "Layers | None" = None) -> dict[str, An
         elif key in ("text_config", "vision_config", "audio_config", "linear_attn_config", "sparse_attention_config"):
             if isinstance(value, dict):
                 kept[key] = trim(value, layers)
+        elif key == "block_configs":
+            kept[key] = [trim_block(block) for block in value]
         elif key in SHARED_MEANING:
             short = trim_rope(value)
             if short:
@@ -92,30 +100,40 @@ def trim_rope(rope: Any) -> dict[str, Any]:
     return {name: rope[name] for name in names if name in rope and rope[name] != "default"}
 
 
+CALIBRATION = {
+    "producer", "quantization_status", "observer", "observer_kwargs", "actorder", "block_structure", "dynamic",
+    "input_activations", "output_activations",
+}  # fmt: skip
+
+
 def trim_quantization(quantization: dict[str, Any], layers: Layers) -> dict[str, Any]:
     """The storage format and what it skips; activations and calibration details left out."""
-    noise = (
-        "producer",
-        "quantization_status",
-        "observer",
-        "observer_kwargs",
-        "actorder",
-        "block_structure",
-        "dynamic",
-        "input_activations",
-        "output_activations",
-    )
+    skipped = CALIBRATION | ({"config_groups"} if "quantized_layers" in quantization else set())  # not the same twice
     clean: dict[str, Any] = {}
     for key, value in quantization.items():
-        if key in noise or value is None or value == {}:
+        if key in skipped or value is None or value == {}:
             continue
-        if isinstance(value, dict):
+        if key == "quantized_layers":
+            clean[key] = fold_quantized(value, layers)
+        elif isinstance(value, dict):
             clean[key] = trim_quantization(value, layers)
         elif isinstance(value, list) and all(isinstance(item, str) for item in value):
             clean[key] = fold_layers(value, layers)
         else:
             clean[key] = value
     return clean
+
+
+def fold_quantized(modules: dict[str, dict[str, Any]], layers: Layers) -> dict[str, Any]:
+    """`quantized_layers` by folded name, module by module where one name would mean two formats."""
+    folded: dict[str, Any] = {}
+    for name in fold_layers(list(modules), layers):
+        before, star, after = name.partition("*")
+        formats = [v for k, v in modules.items() if k.startswith(before) and k.endswith(after)] if star else []
+        if star and any(given != formats[0] for given in formats):
+            return {module: OneLine(given) for module, given in modules.items()}
+        folded[name] = OneLine(formats[0] if star else modules[name])
+    return folded
 
 
 def fold_layers(patterns: list[str], layers: Layers) -> list[str]:
@@ -136,6 +154,15 @@ def fold_layers(patterns: list[str], layers: Layers) -> list[str]:
     return folded
 
 
+class OneLine(dict[str, Any]):
+    """A mapping written on one line."""
+
+
+def trim_block(block: dict[str, Any]) -> dict[str, Any]:
+    """One layer of a `block_configs` list: its heads and widths, on one line, without what is switched off."""
+    return OneLine({half: {k: v for k, v in given.items() if v not in (None, False)} for half, given in block.items()})
+
+
 class Dumper(yaml.SafeDumper):
     """Mappings in block style, short lists on one line, no aliases."""
 
@@ -148,7 +175,12 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
 
 
+def _one_line(dumper: yaml.SafeDumper, data: OneLine) -> yaml.Node:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True)
+
+
 Dumper.add_representer(list, _list)
+Dumper.add_representer(OneLine, _one_line)
 
 
 def published_of(record: dict[str, Any]) -> dict[str, Any] | None:
@@ -159,6 +191,8 @@ def published_of(record: dict[str, Any]) -> dict[str, Any] | None:
     figure = {"params_total": int(total), "basis": basis, "source": record.get("published_source") or ""}
     if basis == "model_name_rounded":
         figure.update(name_figure(record["id"]))
+    if record.get("digits"):
+        figure["digits"] = record["digits"]
     return figure
 
 
@@ -202,7 +236,7 @@ def copied_config(source: str, configs: Path | None) -> dict[str, Any] | None:
         return None
     config = json.loads((configs / name).read_text())
     side = configs / name.replace("_config.json", "_hf_quant_config.json")
-    if side.is_file() and "quantization_config" not in config:
+    if side.is_file() and not (config.get("quantization_config") or {}).get("quant_method"):
         config["quantization_config"] = {"quant_method": "modelopt", **json.loads(side.read_text())["quantization"]}
     return dict(config)
 
@@ -264,7 +298,7 @@ def build(records: list[Path], configs: Path | None, overlay: dict[str, Any]) ->
             apply_overlay(entry, decision)
             entries[entry["id"]] = entry
     for model_id, decision in overlay.items():
-        if "base" in decision:
+        if "base" in decision and not decision.get("drop"):
             entry = {"id": model_id, "source_quality": "hf_config_copy", "config": {}}
             apply_overlay(entry, decision)
             copy = copied_config(entry["source"], configs)
