@@ -15,7 +15,7 @@ from typing import Any
 from infopt.ledgers.arrays import smaller
 from infopt.ledgers.cache import cache_sizes
 from infopt.ledgers.scenario import Scenario, stages
-from infopt.ledgers.weights import embedding_rank_bytes, head_rank_bytes, layer_rank_bytes
+from infopt.ledgers.weights import embedding_rank_bytes, expert_padding, head_rank_bytes, layer_rank_bytes
 from infopt.profiles.geometry import LayerRun
 
 
@@ -51,14 +51,18 @@ def distinct_experts(experts: Any, per_token: Any, batch: Any) -> Any:
 
 
 def layer_read_bytes(run: LayerRun, s: Scenario, experts_read: float | None) -> float:
-    """Weights one rank reads in one layer; `experts_read` of the layer's experts (None: all it holds)."""
+    """Weights one rank reads in one layer; `experts_read` of the layer's experts (None: all it holds).
+
+    Tiles that a kernel pads experts to lie in memory but need not be read, so that they are no part of a bound.
+    """
     whole = layer_rank_bytes(run, s)
     ff = run.feed_forward
     if not ff.experts or experts_read is None:
         return whole
     bits = s.weight_bits
-    one = (ff.expert_params * bits["expert"] + ff.expert_small_params * bits["small"]) / 8
-    return whole - (ff.experts - experts_read) * one / s.expert_shards
+    matrices, small = ff.expert_params * bits["expert"] / 8, ff.expert_small_params * bits["small"] / 8
+    held = ff.experts * (matrices * expert_padding(ff, s) + small)
+    return whole - (held - experts_read * (matrices + small)) / s.expert_shards
 
 
 def bandwidth_ledger(s: Scenario) -> BandwidthLedger:
