@@ -136,27 +136,31 @@ def family(model_type: str, config: Mapping[str, Any], where: str) -> Family:
         raise InfoptError(f"{where}: {unknown_name('model_type', model_type[:60], known_families(), remedy)}")
     record = _record(model_type)
     for variant in record.variants:
-        if all(_says(config, record, key, wanted) for key, wanted in variant.when.items()):
+        if all(says(config, record.defaults, key, wanted) for key, wanted in variant.when.items()):
             record = changed(record, variant.then)
     return record
 
 
 def changed(record: Family, changes: Mapping[str, Any]) -> Family:
     """The record with some fields replaced; mappings merge key by key."""
-    fields = {name: getattr(record, name) for name in record.model_fields_set}
-    return validate_record(Family, _over(fields, changes), f"family record ({record.source})")
+    return validate_record(Family, changed_fields(record, changes), f"family record ({record.source})")
 
 
-def _says(config: Mapping[str, Any], record: Family, key: str, wanted: Any) -> bool:
+def changed_fields(record: Record, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields a record states, under `changes`."""
+    return _over({name: getattr(record, name) for name in record.model_fields_set}, changes)
+
+
+def says(config: Mapping[str, Any], defaults: Mapping[str, Any], key: str, wanted: Any) -> bool:
     """Whether the config (or the record's default) gives `key` the value wanted; `"*"` is any value."""
     value: Any = config
     for step in key.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
     if value is None:
-        value = record.defaults.get(key)
+        value = defaults.get(key)
     if wanted == "*":
         return value is not None
-    return value in wanted if isinstance(wanted, list) else type(value) is type(wanted) and value == wanted
+    return value in wanted if isinstance(wanted, list) else type(value) is type(wanted) and bool(value == wanted)
 
 
 def _path(model_type: str) -> Path:
