@@ -39,15 +39,19 @@ def activation_term(stage: Sequence[LayerRun], s: Scenario, last: bool) -> Term:
     engine = s.engine
     logits = logits_bytes(s) if last else 0.0
 
-    def peak(copies: float, streams: float, base: float) -> float:
+    if s.weight_format in engine.no_expert_workspace:
+        workspace = 0.0
+
+    def peak(copies: float, streams: float, base: float, kept: float) -> float:
         layer = tokens * (3 * widest / s.tp + streams * s.model.hidden) * element
-        return max(copies * logits + hidden, layer) + workspace + base
+        return max(copies * logits + hidden, layer) + kept * workspace + base
 
     value, low, high = (
         peak(
             getattr(engine.logits_copies, field),
             getattr(engine.layer_streams, field),
             getattr(engine.activation_base_bytes, field),
+            getattr(engine.expert_workspace, field),
         )
         for field in ("value", "low", "high")
     )

@@ -242,10 +242,8 @@ def _verdict(
 
 
 def _unknown(s: Scenario) -> tuple[str, ...]:
-    """Terms that geometry cannot give: a modality that is loaded but not counted."""
-    if s.text_only or "vision" in s.model.extra_params:
-        return ()
-    return ("vision weights",) if any("not counted" in note for note in s.model.notes) else ()
+    """What geometry cannot tell; encoders do not matter where only text is served."""
+    return tuple(what for what in s.model.unknown if not (s.text_only and "coder" in what))
 
 
 def _exact(name: str, value: float, formula: str, source: str) -> Term:

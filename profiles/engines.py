@@ -53,6 +53,8 @@ class EngineConstants(Record):
     logits_copies         peak float32 copies of (max_num_seqs x vocab) logits in the warm-up
     layer_streams         hidden-size activations alive beside the 3 x intermediate of a feed-forward
     activation_base_bytes what is left of the activation peak
+    expert_workspace      factor on the workspace of grouped expert products; formats in no_expert_workspace
+                          run kernels that need none
     unchunked_profile     warm-up runs max_model_len tokens at once (engines without chunked prefill)
     expert_padding        [hidden, intermediate] multiples to which expert matrices of a weight format are padded
     token_line            what the engine prints as its KV size: blocks (blocks // groups x block) or
@@ -75,6 +77,8 @@ class EngineConstants(Record):
     logits_copies: Span
     layer_streams: Span
     activation_base_bytes: Span
+    expert_workspace: Span
+    no_expert_workspace: list[str] = Field(default_factory=list)
     unchunked_profile: bool = False
     non_torch_bytes: ByParallelism
     context_bytes: ByParallelism

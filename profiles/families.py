@@ -57,6 +57,7 @@ class Family(Record):
     refused: str | None = None
     text_type: str | None = None
     notes: list[str] = Field(default_factory=list)
+    unknown: list[str] = Field(default_factory=list)
 
     tied: bool = False
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"

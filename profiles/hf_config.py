@@ -133,6 +133,7 @@ def _assemble(keys: Keys, record: Family, config: Mapping[str, Any], origin: Sou
         source=origin.source,
         source_kind=origin.source_kind,
         notes=(*record.notes, *notes, *_dtype_note(keys, record)),
+        unknown=(*record.unknown, *(note for note in notes if "not counted" in note)),
     )
 
 

@@ -11,9 +11,12 @@ from infopt.ledgers.cost import usd_per_million_tokens
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
+from infopt.profiles.formats import weight_bits_by_part
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.scenarios import Built, Request, build, with_weights
 
+# A weight format is offered as a remedy only where it is at least this much smaller.
+WORTHWHILE_SHARE = 0.8
 Bound = Literal["weights", "kv", "compute"]
 
 
@@ -131,7 +134,7 @@ def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: 
     if 0 < memory.max_sequences < s.batch_per_replica:
         yield Remedy("batch", f"at most {memory.max_sequences * s.dp} sequences at once")
     for weights in ("fp8", "int4"):
-        if _bits(s, weights) < _bits(s, None) and _fits(with_weights(built, weights).scenario):
+        if _bits(s, weights) < WORTHWHILE_SHARE * _bits(s, None) and _fits(with_weights(built, weights).scenario):
             yield Remedy(
                 "weights", f"{weights} weights ({_device_gib(with_weights(built, weights).scenario)} a device)"
             )
@@ -175,8 +178,6 @@ def _fits(s: Scenario) -> bool:
 
 def _bits(s: Scenario, weights: str | None) -> float:
     """Total bits of the weights in a format (None: as they are in the scenario)."""
-    from infopt.profiles.formats import weight_bits_by_part
-
     bits = s.weight_bits if weights is None else weight_bits_by_part(s.model, weights)[1]
     return sum(count * bits[part] for part, count in s.model.params_by_part.items())
 

@@ -163,7 +163,7 @@ def case_engine(case: Case, words: dict[str, Any]) -> str:
 
 
 def case_weights(case: Case, words: dict[str, Any]) -> str | None:
-    """The weight format a case states, None where it states none."""
+    """The weight format a case states in words, None where it states none."""
     text = case.weight_format.lower()
     for word, name in words["weights"]:
         if word in text:

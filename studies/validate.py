@@ -236,7 +236,8 @@ def _scenario(case: Case, words: dict[str, Any]) -> tuple[Scenario, Accelerator 
         pp=case.pp,
         engine=engine,
         engine_version=case_version(case) if engine in ("vllm",) else None,
-        weights=case_weights(case, words),
+        # A checkpoint that is stored quantized is loaded as stored, whatever short word the row has for it.
+        weights=None if model.quantization else case_weights(case, words),
         kv=case_kv(case),
         utilization=case.utilization,
         max_num_seqs=case.flag_number("max-num-seqs"),
@@ -295,6 +296,13 @@ def _pool_bytes(case: Case) -> float:
     raise InfoptError("no pool size printed")
 
 
+def _refuse_unknown(s: Scenario) -> None:
+    """A model whose cache layout is not known gets no figure."""
+    layout_unknown = [what for what in s.model.unknown if "cache" in what]
+    if layout_unknown:
+        raise InfoptError(f"unknown: {layout_unknown[0]}")
+
+
 def _layout(scenario: Scenario, pool_bytes: float) -> Layout:
     """Layout of the stage that holds the fewest tokens in the pool."""
     pages = [layout(stage, scenario) for stage in stages(scenario.model, scenario.pp)]
@@ -312,6 +320,7 @@ def _kv_tokens(case: Case, metric: str, s: Scenario, device: Accelerator | None)
     if not case.metrics[metric]:
         raise InfoptError("the pool is empty: scored as a start verdict")
     pool = _pool_bytes(case)
+    _refuse_unknown(s)
     page = _layout(s, pool)
     if metric == "gpu_blocks":
         blocks = page.blocks(pool)
@@ -357,6 +366,7 @@ def _concurrency(case: Case, metric: str, s: Scenario, device: Accelerator | Non
     if case.context_tokens is None:
         raise InfoptError("no context stated")
     pool = _pool_bytes(case)
+    _refuse_unknown(s)
     page = _layout(s, pool)
     predicted = page.concurrency(pool, s.context_tokens)
     one_block = 1 / page.request_blocks(s.context_tokens)
@@ -367,6 +377,7 @@ def _concurrency(case: Case, metric: str, s: Scenario, device: Accelerator | Non
 def _needed(case: Case, metric: str, s: Scenario, device: Accelerator | None) -> Check:
     if case.context_tokens is None:
         raise InfoptError("no context stated")
+    _refuse_unknown(s)
     page = _layout(s, ROOMY_BYTES)
     predicted = page.request_bytes(s.context_tokens) / GIB
     return Check(case.id, "needed", metric, case.metrics[metric], predicted, tolerance=0.01)
@@ -374,6 +385,7 @@ def _needed(case: Case, metric: str, s: Scenario, device: Accelerator | None) ->
 
 def _max_length(case: Case, metric: str, s: Scenario, device: Accelerator | None) -> Check:
     pool = _pool_bytes(case)
+    _refuse_unknown(s)
     page = _layout(s, pool)
     predicted = page.longest_context(pool, case.context_tokens or s.model.max_position_tokens or 10**7)
     tolerance = page.block_tokens + predicted * PRINT_ROUNDING_BYTES / pool
