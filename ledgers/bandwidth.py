@@ -15,7 +15,7 @@ from typing import Any
 from infopt.ledgers.arrays import smaller
 from infopt.ledgers.cache import cache_sizes
 from infopt.ledgers.scenario import Scenario, stages
-from infopt.ledgers.weights import embedding_rank_bytes, expert_padding, head_rank_bytes, layer_rank_bytes
+from infopt.ledgers.weights import embedding_rank_bytes, expert_padding_ratio, head_rank_bytes, layer_rank_bytes
 from infopt.profiles.geometry import LayerRun
 
 
@@ -50,19 +50,19 @@ def distinct_experts(experts: Any, per_token: Any, batch: Any) -> Any:
     return experts * (1 - (1 - per_token / experts) ** batch)
 
 
-def layer_read_bytes(run: LayerRun, s: Scenario, experts_read: float | None) -> float:
-    """Weights one rank reads in one layer; `experts_read` of the layer's experts (None: all it holds).
+def layer_read_bytes(run: LayerRun, s: Scenario, read_experts: float | None) -> float:
+    """Weights one rank reads in one layer; `read_experts` of the layer's experts (None: all it holds).
 
     Tiles that a kernel pads experts to lie in memory but need not be read, so that they are no part of a bound.
     """
     whole = layer_rank_bytes(run, s)
     ff = run.feed_forward
-    if not ff.experts or experts_read is None:
+    if not ff.experts or read_experts is None:
         return whole
     bits = s.weight_bits
     matrices, small = ff.expert_params * bits["expert"] / 8, ff.expert_small_params * bits["small"] / 8
-    held = ff.experts * (matrices * expert_padding(ff, s) + small)
-    return whole - (held - experts_read * (matrices + small)) / s.expert_shards
+    held = ff.experts * (matrices * expert_padding_ratio(ff, s) + small)
+    return whole - (held - read_experts * (matrices + small)) / s.expert_shards
 
 
 def bandwidth_ledger(s: Scenario) -> BandwidthLedger:
@@ -119,11 +119,11 @@ def stage_kv_bytes(stage: Sequence[LayerRun], s: Scenario) -> float:
     return s.batch_per_replica * per_sequence
 
 
-def _unread_latents(run: LayerRun, s: Scenario, context: float) -> float:
+def _unread_latents(run: LayerRun, s: Scenario, context_tokens: float) -> float:
     """Latent bytes a sparse-attention layer does not read: those outside its top-k."""
     mixer = run.mixer
     if mixer.kind != "indexed" or not mixer.index_topk:
         return 0.0
-    skipped = context - float(smaller(context, mixer.index_topk))
+    skipped = context_tokens - float(smaller(context_tokens, mixer.index_topk))
     latent = s.kv.latent_bytes_per_token or mixer.latent_dim * s.kv.bits_per_element / 8
     return skipped * latent

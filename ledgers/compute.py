@@ -103,18 +103,20 @@ def compute_ledger(s: Scenario, bandwidth: BandwidthLedger) -> ComputeLedger:
     )
 
 
-def _ridge_batch(s: Scenario, bandwidth: BandwidthLedger, per_token_flop: float, peak: float | None) -> float | None:
+def _ridge_batch(
+    s: Scenario, bandwidth: BandwidthLedger, per_token_flop: float, peak_flop_per_s: float | None
+) -> float | None:
     """B with B f / F = (W + B k) / BW: W / BW / (f / F - k / BW); None where KV reads outgrow compute.
 
     W is taken with every expert read, which is where a large batch ends.
     """
-    if not peak:
+    if not peak_flop_per_s:
         return None
     devices = s.tp * s.pp
     bytes_per_s = s.accelerator.bandwidth_bytes_per_s * s.tp
     weights = all_weights_read_bytes(s, bandwidth)
     kv = bandwidth.kv_bytes_per_step / s.batch_per_replica
-    gain = per_token_flop / (devices * peak) - kv / bytes_per_s
+    gain = per_token_flop / (devices * peak_flop_per_s) - kv / bytes_per_s
     return s.dp * (weights / bytes_per_s) / gain if gain > 0 else None
 
 

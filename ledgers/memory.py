@@ -122,7 +122,9 @@ def _stage_ledger(s: Scenario, stage: Sequence[LayerRun], index: int) -> MemoryL
         kv_pool_tokens=page.tokens(max(pool, 0.0), s.context_tokens, s.engine.token_line) if page.kinds else 0,
         kv_share=kv.value / capacity,
         max_sequences=min(max_sequences, 10**9),
-        max_context_tokens=page.longest_context(max(pool, 0.0), max(limit, s.context_tokens)) if page.kinds else limit,
+        max_context_tokens=page.longest_context_tokens(max(pool, 0.0), max(limit, s.context_tokens))
+        if page.kinds
+        else limit,
         fits=fits,
         unknown=_unknown(s),
         caveats=caveats,
@@ -203,14 +205,22 @@ def _margin(s: Scenario, terms: dict[str, Term]) -> float:
 
 
 def _verdict(
-    s: Scenario, page: Layout, pool: float, low: float, high: float, margin: float, terms: dict[str, Term]
+    s: Scenario,
+    page: Layout,
+    pool_bytes: float,
+    low_bytes: float,
+    high_bytes: float,
+    margin_bytes: float,
+    terms: dict[str, Term],
 ) -> tuple[tuple[Caveat, ...], bool | None]:
     """Does the batch fit, and what the reader must know about how sure that is."""
     caveats: list[Caveat] = []
     need = s.batch_per_replica * page.request_bytes(s.context_tokens) + page.null_blocks * page.block_bytes
-    fits: bool | None = pool >= need and pool > 0
-    if low < need <= high or (low <= 0 < high):
-        text = f"the pool may be {low / GIB:.2f} to {high / GIB:.2f} GiB and {need / GIB:.2f} GiB are needed"
+    fits: bool | None = pool_bytes >= need and pool_bytes > 0
+    if low_bytes < need <= high_bytes or (low_bytes <= 0 < high_bytes):
+        text = (
+            f"the pool may be {low_bytes / GIB:.2f} to {high_bytes / GIB:.2f} GiB and {need / GIB:.2f} GiB are needed"
+        )
         if s.engine.known:
             caveats.append(Caveat("tight", f"within the error of the ledger: {text}"))
         else:
@@ -221,10 +231,10 @@ def _verdict(
     if (
         s.engine.budget == "share_of_total"
         and fits
-        and margin < s.engine.warmup_copies * logits_bytes(s)
+        and margin_bytes < s.engine.warmup_copies * logits_bytes(s)
         and s.utilization > 0.94
     ):
-        left, one = margin / GIB, logits_bytes(s) / GIB
+        left, one = margin_bytes / GIB, logits_bytes(s) / GIB
         caveats.append(
             Caveat("warm-up", f"{left:.2f} GiB left outside the budget; sampler warm-up may ask {one:.2f} GiB at once")
         )
@@ -246,8 +256,8 @@ def _unknown(s: Scenario) -> tuple[str, ...]:
     return tuple(what for what in s.model.unknown if not (s.text_only and "coder" in what))
 
 
-def _exact(name: str, value: float, formula: str, source: str) -> Term:
-    return Term(name, value, value, value, "bytes", formula, source, "exact")
+def _exact(name: str, value_bytes: float, formula: str, source: str) -> Term:
+    return Term(name, value_bytes, value_bytes, value_bytes, "bytes", formula, source, "exact")
 
 
 def _span_term(span: Span) -> Term:

@@ -104,7 +104,7 @@ class Layout:
             return int(self.concurrency(pool_bytes, context_tokens) * context_tokens)
         return self.blocks(pool_bytes) // max(1, self.groups) * self.block_tokens
 
-    def longest_context(self, pool_bytes: float, limit_tokens: int) -> int:
+    def longest_context_tokens(self, pool_bytes: float, limit_tokens: int) -> int:
         """Longest single sequence the pool holds, at most `limit_tokens`; 0 where not even one token fits."""
         usable = self.blocks(pool_bytes) - self.null_blocks
         low, high = 0, limit_tokens
@@ -186,13 +186,15 @@ def _window(mixer: Mixer, s: Scenario) -> int | None:
     return mixer.window_tokens if mixer.kind in ("window", "chunked") else None
 
 
-def _block_tokens(attention: dict[tuple[float, int | None], int], states: dict[float, int], s: Scenario) -> int:
+def _block_tokens(
+    attention_layers: dict[tuple[float, int | None], int], state_layers: dict[float, int], s: Scenario
+) -> int:
     """Tokens of a block: raised until an attention page holds the largest state, in steps of the alignment."""
-    if not states or not attention:
+    if not state_layers or not attention_layers:
         return s.block_tokens
-    per_token = max(per_token for per_token, _ in attention)
+    per_token = max(per_token for per_token, _ in attention_layers)
     align = s.engine.block_align_tokens
-    needed = align * int(ceil_div(max(states), align * per_token))
+    needed = align * int(ceil_div(max(state_layers), align * per_token))
     return max(s.block_tokens, needed)
 
 

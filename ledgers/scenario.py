@@ -93,12 +93,12 @@ def check_placement(s: Scenario) -> None:
         raise InfoptError(f"ep {s.ep}: {s.model.id} has no experts; leave --ep out")
 
 
-def allowed_tensor_parallel(model: ModelProfile, limit: int = 512) -> list[int]:
+def allowed_tensor_parallel(model: ModelProfile, limit_tp: int = 512) -> list[int]:
     """TP degrees that divide the query heads of every layer, and divide or are divided by its KV heads."""
     mixers = [g.mixer for g in model.groups if g.mixer.q_heads]
     if not mixers:
-        return list(range(1, limit + 1))
-    top = min(limit, min(m.q_heads for m in mixers))
+        return list(range(1, limit_tp + 1))
+    top = min(limit_tp, min(m.q_heads for m in mixers))
     return [tp for tp in range(1, top + 1) if all(_divides(tp, m.q_heads, m.kv_heads) for m in mixers)]
 
 

@@ -44,7 +44,7 @@ def layer_rank_bytes(run: LayerRun, s: Scenario) -> float:
         attention * bits["attention"]
         + mixer.indexer_params * bits["indexer"]
         + ff.mlp_params / s.tp * bits["mlp"]
-        + experts * ff.expert_params * expert_padding(ff, s) * bits["expert"]
+        + experts * ff.expert_params * expert_padding_ratio(ff, s) * bits["expert"]
         + experts * ff.expert_small_params * bits["small"]
         + ff.shared_params / s.tp * bits["shared_expert"]
         + ff.router_params * bits["router"]
@@ -53,7 +53,7 @@ def layer_rank_bytes(run: LayerRun, s: Scenario) -> float:
     return weights / 8
 
 
-def expert_padding(ff: FeedForward, s: Scenario) -> float:
+def expert_padding_ratio(ff: FeedForward, s: Scenario) -> float:
     """Growth of expert matrices that kernels of this engine pad to whole tiles (1 where they do not)."""
     tiles = s.engine.expert_padding.get(s.weight_format)
     if not tiles or not ff.intermediate:

@@ -387,7 +387,7 @@ def _max_length(case: Case, metric: str, s: Scenario, device: Accelerator | None
     pool = _pool_bytes(case)
     _refuse_unknown(s)
     page = _layout(s, pool)
-    predicted = page.longest_context(pool, case.context_tokens or s.model.max_position_tokens or 10**7)
+    predicted = page.longest_context_tokens(pool, case.context_tokens or s.model.max_position_tokens or 10**7)
     tolerance = page.block_tokens + predicted * PRINT_ROUNDING_BYTES / pool
     return Check(case.id, "max-length", metric, case.metrics[metric], predicted, tolerance=tolerance)
 

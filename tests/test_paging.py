@@ -46,7 +46,7 @@ def test_the_null_block_is_not_offered():
     s = make.scenario(model, context_tokens=8192, engine_version="0.32.0", block_tokens=128)
     page = layout(model.runs, s)
     assert page.blocks(100e6) == 33
-    assert page.longest_context(100e6, 8192) == 4096
+    assert page.longest_context_tokens(100e6, 8192) == 4096
 
 
 def test_preempted_requests_can_be_counted():
@@ -96,7 +96,7 @@ def test_state_raises_the_attention_block():
 def test_longest_context_is_the_edge(full, window, pool, limit):
     model = make.model(windowed(full, window))
     page = layout(model.runs, make.scenario(model))
-    longest = page.longest_context(pool, limit)
+    longest = page.longest_context_tokens(pool, limit)
     usable = page.blocks(pool) - page.null_blocks
     assert longest == 0 or page.request_blocks(longest) <= usable
     assert longest == limit or page.request_blocks(longest + 1) > usable
