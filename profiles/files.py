@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from infopt.errors import InfoptError
 
 MAX_CONFIG_BYTES = 10_000_000
+MAX_JSON_ITEMS = 200_000  # of a config; a value costs a hundred times its text once parsed
 
 
 class ByteSource(Protocol):
@@ -73,8 +74,10 @@ class MemoryFile:
         return self._data[offset : offset + count]
 
 
-def parse_json(data: bytes, where: str) -> Any:
-    """JSON text as Python values; duplicate keys, bad syntax, bad UTF-8 and deep nesting are InfoptErrors."""
+def parse_json(data: bytes, where: str, max_items: int = MAX_JSON_ITEMS) -> Any:
+    """JSON text as Python values; duplicate keys, bad syntax, bad UTF-8, too much or too deep are InfoptErrors."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > max_items:
+        raise InfoptError(f"{where}: holds more than {max_items} JSON values")
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant)
     except RecursionError as error:
@@ -84,12 +87,14 @@ def parse_json(data: bytes, where: str) -> Any:
         raise InfoptError(f"{where}: not readable as JSON: {problem}") from error
 
 
-def read_json_file(path: str | os.PathLike[str], max_bytes: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+def read_json_file(
+    path: str | os.PathLike[str], max_bytes: int = MAX_CONFIG_BYTES, max_items: int = MAX_JSON_ITEMS
+) -> dict[str, Any]:
     """The JSON object in a local file; larger than `max_bytes` or anything but an object is an error."""
     with LocalFile(path) as file:
         if file.size > max_bytes:
             raise InfoptError(f"{file.name}: {file.size} bytes is more than the {max_bytes} read as JSON")
-        value = parse_json(file.read_at(0, file.size), file.name)
+        value = parse_json(file.read_at(0, file.size), file.name, max_items)
     if not isinstance(value, dict):
         raise InfoptError(f"{path}: holds a JSON {type(value).__name__}, expected an object")
     return value

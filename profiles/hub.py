@@ -28,6 +28,7 @@ DEADLINE_S = 30.0  # of one whole answer
 MAX_CONFIG_BYTES = 10_000_000
 MAX_INDEX_BYTES = 50_000_000
 MAX_HEADERS_BYTES = 128_000_000  # fetched from one file
+MAX_ITEMS = 1_000_000
 MAX_SHARDS = 1_000
 _SHARD_CHUNK, _GGUF_CHUNK = 1 << 17, 1 << 21
 _CONNECTIONS = 8
@@ -113,7 +114,7 @@ class Hub:
         where = f"{self.endpoint}/{path}"
         if answer.body.lstrip()[:1] == b"<":
             raise InfoptError(f"{where}: answered with a web page, not JSON (a login page or a proxy?)")
-        value = parse_json(answer.body, where)
+        value = parse_json(answer.body, where, MAX_ITEMS)
         if not isinstance(value, dict):
             raise InfoptError(f"{where}: holds a JSON {type(value).__name__}, expected an object")
         return value, answer.headers
