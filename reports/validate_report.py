@@ -1,11 +1,18 @@
 """`validate` in the terminal, as Markdown and as the JSON contract's object."""
 
+import textwrap
 from typing import Any
 
 from infopt.studies.validate import GroupScore, Validation
 
+WIDTH = 80
+_LEGEND = (
+    "mean, median  relative error; of start-verdict the share of wrong verdicts",
+    "exact         within one block and the rounding of the print",
+    "interval      share of figures inside the printed interval",
+)
 SCHEMA = "infopt/validate/1"
-_HEADERS = ("group", "n", "mean error", "median", "within 1 %", "one block or print", "interval holds")
+_HEADERS = ("group", "n", "mean", "median", "< 1 %", "exact", "interval")
 
 
 def as_dict(result: Validation) -> dict[str, Any]:
@@ -41,12 +48,19 @@ def render(result: Validation, markdown: bool = False) -> str:
     rows = [_cells(score) for score in result.groups]
     table = _markdown(rows) if markdown else _aligned(rows)
     scored, total = len(result.scored), len(result.checks)
-    lines = [f"{scored} of {total} printed figures scored ({scored / total if total else 0:.0%}), truth {result.truth}"]
-    lines += ["start-verdict: mean error is the share of wrong verdicts", "", *table, "", "not scored:"]
-    lines += [f"  {count:4d}  {reason}" for reason, count in result.skipped.items()]
+    lines = [
+        f"{scored} of {total} printed figures scored ({scored / total if total else 0:.0%})",
+        f"truth: {result.truth}",
+    ]
+    lines += ["", *table, "", *_LEGEND, "", "not scored:"]
+    lines += [line for reason, count in result.skipped.items() for line in _wrapped(f"{count:5d}  ", reason)]
     if result.inferred:
-        lines.append(f"  {result.inferred:4d}  cases whose shape their reporter inferred from the same figures")
+        lines += _wrapped(f"{result.inferred:5d}  ", "cases whose shape their reporter inferred from the same figures")
     return "\n".join(lines)
+
+
+def _wrapped(lead: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
 def _cells(score: GroupScore) -> tuple[str, ...]:

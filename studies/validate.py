@@ -8,11 +8,12 @@ counted with its reason.
 import csv
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, HardwareChoice
 from infopt.ledgers.cache import cache_sizes
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
@@ -142,7 +143,9 @@ def validate(path: Path | None = None) -> Validation:
     words = terms()
     cases = read_cases(source)
     checks = [check for case in cases if case.independent for check in _case_checks(case, words)]
-    return Validation(str(source), tuple(checks), sum(1 for case in cases if not case.independent))
+    return Validation(
+        str(path) if path else "the bundled copy", tuple(checks), sum(1 for case in cases if not case.independent)
+    )
 
 
 def _score(group: str, members: list[Check]) -> GroupScore:
