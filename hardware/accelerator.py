@@ -1,8 +1,10 @@
 """One accelerator: what it holds, how fast it reads, what it computes, and where each figure came from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from infopt.frozen import dataclass
 
 Kind = Literal["vendor", "measured", "assumed", "user"]
 MemoryClass = Literal["hbm", "gddr", "lpddr", "ddr"]

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import GIB
 

@@ -4,8 +4,9 @@ Lines: instance,accelerator,gpus,vcpus,memory_gib,usd_per_hour,region,date,sourc
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import DATA, load_accelerator
 

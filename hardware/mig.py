@@ -5,10 +5,11 @@ A slice owns its share of the memory, with the bandwidth that goes with it, and 
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import DATA, GIB, load_accelerator
 

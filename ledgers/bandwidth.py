@@ -9,9 +9,9 @@ A tied head is read as the head. Ignored: activations, kernel launch, collective
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from infopt.frozen import dataclass
 from infopt.ledgers.arrays import smaller
 from infopt.ledgers.cache import cache_sizes
 from infopt.ledgers.scenario import Scenario, stages

@@ -10,9 +10,9 @@ Sources: facts of each architecture in its family record; agreement with engine 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from infopt.frozen import dataclass
 from infopt.ledgers.arrays import smaller
 from infopt.profiles.formats import KvFormat, load_kv_format
 from infopt.profiles.geometry import LayerRun, Mixer, ModelProfile

@@ -8,9 +8,9 @@ counted at its absorbed shape in decode (2 h (rank + rope + rank) n); recurrent 
 Ignored: softmax, norms, rotary, routing.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from infopt.frozen import dataclass
 from infopt.ledgers.arrays import smaller
 from infopt.ledgers.bandwidth import BandwidthLedger
 from infopt.ledgers.scenario import Scenario

@@ -13,8 +13,8 @@ profiles/data/engines.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from infopt.frozen import dataclass
 from infopt.ledgers.activation import activation_term, logits_bytes
 from infopt.ledgers.cache import cache_sizes, model_cache
 from infopt.ledgers.paging import Layout, layout

@@ -13,8 +13,8 @@ Other engines keep one slot per token, or llama.cpp cells padded to 256.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from infopt.frozen import dataclass
 from infopt.ledgers.arrays import ceil_div
 from infopt.ledgers.cache import layer_bytes_per_token, layer_state_bytes
 from infopt.ledgers.scenario import Scenario

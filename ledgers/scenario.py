@@ -1,9 +1,10 @@
 """A scenario: one model in one format on one placement under one load."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator
 from infopt.profiles.engines import EngineConstants
 from infopt.profiles.formats import KvFormat

@@ -1,6 +1,6 @@
 """What a ledger returns: named terms that sum to a total, and caveats as values."""
 
-from dataclasses import dataclass
+from infopt.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

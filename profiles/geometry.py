@@ -6,8 +6,10 @@ a format (`formats.py`) and a placement (`ledgers/`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from infopt.frozen import dataclass
 
 MixerKind = Literal["full", "window", "chunked", "latent", "indexed", "recurrent", "shared", "none"]
 FeedForwardKind = Literal["dense", "mixture", "none"]

@@ -7,12 +7,12 @@ count and length is checked against the bytes the file has, and against a cap, b
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.profiles.files import ByteSource, LocalFile
 from infopt.records import read_yaml
 

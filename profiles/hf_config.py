@@ -5,10 +5,10 @@ rules count every layer. Nothing depends on a model's name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.profiles.families import Family, family
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.hf_blocks import block_overrides

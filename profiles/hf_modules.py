@@ -6,9 +6,9 @@ before the layer number (`model.`, `model.language_model.`, ...) is dropped on b
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import translate
 
+from infopt.frozen import dataclass
 from infopt.profiles.geometry import LayerRun, Mixer
 from infopt.profiles.hf_keys import Keys
 

@@ -5,10 +5,10 @@ formats. The answer is one format name, the parts it covers, and the mean bits o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from infopt.frozen import dataclass
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import LayerRun, Quantization
 from infopt.profiles.hf_keys import Keys

@@ -2,9 +2,9 @@
 
 import os
 import re
-from dataclasses import dataclass
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}")
 _QUANT = re.compile(r"(?:UD-)?(?:I?Q[1-8]\w*|TQ[12]_0|B?F16|F32|FP16|MXFP4\w*|NVFP4)(?:-\w+)?", re.IGNORECASE)

@@ -1,10 +1,11 @@
 """Which hardware: the fewest devices of each common accelerator, in each weight format, that hold a model's load."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.profiles.formats import weight_bits_by_part
 from infopt.profiles.geometry import ModelProfile

@@ -1,9 +1,10 @@
 """The plan of one scenario: three ledgers, what binds, what it costs, and what would make it fit."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.bandwidth import BandwidthLedger, bandwidth_ledger
 from infopt.ledgers.compute import ComputeLedger, compute_ledger

@@ -1,9 +1,10 @@
 """From what a user asks to a scenario: defaults are filled here, and each is reported as an assumption."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat

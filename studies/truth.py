@@ -8,11 +8,11 @@ reason, never guessed.
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum
 from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
 from infopt.profiles.geometry import ModelProfile

@@ -26,6 +26,8 @@ COUNTS = {
         "slots",
         "steps",
         "pages",
+        "copies",
+        "streams",
         "concurrency",
     ),  # of a load
     *(
