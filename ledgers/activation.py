@@ -42,12 +42,12 @@ def activation_term(stage: Sequence[LayerRun], s: Scenario, last: bool) -> Term:
     if s.weight_format in engine.no_expert_workspace:
         workspace = 0.0
 
-    def peak(copies: float, streams: float, base: float, kept: float) -> float:
+    def peak_bytes(copies: float, streams: float, base_bytes: float, kept_share: float) -> float:
         layer = tokens * (3 * widest / s.tp + streams * s.model.hidden) * element
-        return max(copies * logits + hidden, layer) + kept * workspace + base
+        return max(copies * logits + hidden, layer) + kept_share * workspace + base_bytes
 
     value, low, high = (
-        peak(
+        peak_bytes(
             getattr(engine.logits_copies, field),
             getattr(engine.layer_streams, field),
             getattr(engine.activation_base_bytes, field),
@@ -67,8 +67,8 @@ def _dense_width(ff: FeedForward) -> int:
     return ff.intermediate if ff.mlp_params else 0
 
 
-def _expert_workspace_bytes(ff: FeedForward, s: Scenario, tokens: int, element: float) -> float:
+def _expert_workspace_bytes(ff: FeedForward, s: Scenario, tokens: int, element_bytes: float) -> float:
     if not ff.experts:
         return 0.0
     width = ff.intermediate / (1 if s.ep > 1 else s.tp)
-    return tokens * ff.experts_per_token * (max(2 * width, s.model.hidden) + width) * element
+    return tokens * ff.experts_per_token * (max(2 * width, s.model.hidden) + width) * element_bytes
