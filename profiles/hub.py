@@ -74,7 +74,7 @@ class Hub:
         if environment.get("HF_HUB_OFFLINE", "").lower() in _YES:
             raise InfoptError("HF_HUB_OFFLINE is set: unset it to use --online, or give a local path")
         self.endpoint = (environment.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-        if urlsplit(self.endpoint).scheme not in ("http", "https") or not urlsplit(self.endpoint).netloc:
+        if not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w./-]*)?", self.endpoint):
             raise InfoptError(f"HF_ENDPOINT is {self.endpoint[:80]!r}: expected an http(s) address")
         self._token = _token(environment)
         self._opener = urllib.request.build_opener(_Redirects)

@@ -85,8 +85,10 @@ def _from_url(text: str) -> HubName:
     """`https://huggingface.co/org/name[/tree/revision | /blob/revision/file]`; also at HF_ENDPOINT."""
     from urllib.parse import unquote, urlsplit
 
-    parts = urlsplit(text)
-    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "")).netloc
+    try:
+        parts, endpoint = urlsplit(text), urlsplit(os.environ.get("HF_ENDPOINT", "")).netloc
+    except ValueError as error:
+        raise InfoptError(f"{text[:200]}: no address: {error}") from error
     if parts.scheme not in ("http", "https") or parts.netloc not in (*_HUB_HOSTS, endpoint):
         raise InfoptError(f"{text[:200]}: not an address of the model hub (https://huggingface.co/org/name)")
     segments = [unquote(segment) for segment in parts.path.split("/") if segment]

@@ -1,6 +1,6 @@
 """Read the header of safetensors files: names, types, shapes and byte ranges of tensors, never their data.
 
-Layout (huggingface/safetensors, README "Format"): u64 little-endian length, that many bytes of JSON, tensor data without
+Layout (huggingface/safetensors, README "Format"): u64 little-endian length, that many bytes of JSON, data without
 gaps. Every length is checked against the file before anything is read. The format allows 100 MB of JSON; half of that
 holds any known checkpoint many times over and keeps the reader under 200 MB of memory.
 """
