@@ -192,4 +192,7 @@ def load_catalogue_model(model_id: str) -> ModelProfile:
     profile = profile_from_config(
         catalogue_config(model_id), id=entry.id, source=entry.source, source_kind=entry.source_quality
     )
+    encoders = sum(entry.explained.get(part, 0) for part in ("vision", "audio"))
+    if encoders and "vision" not in profile.extra_params:  # a tower no reader counts, known from the published total
+        profile = replace(profile, extra_params={**profile.extra_params, "vision": encoders})
     return replace(profile, notes=(*profile.notes, entry.note)) if entry.note else profile

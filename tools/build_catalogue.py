@@ -1,7 +1,7 @@
 """Write the model catalogue from public configurations: a maintainer's tool, not needed at run time.
 
     python tools/build_catalogue.py --out profiles/data/models --published tests/data/published_params.csv \
-        --configs FOLDER --records FILE.jsonl [--records MORE.jsonl] --overlay FILE.yaml
+        --configs FOLDER --records FILE.jsonl --records tools/catalogue_records.jsonl --overlay tools/catalogue_overlay.yaml
 
 --records  one JSON object a line: id, source, source_quality, config, published_* (see `from_record`)
 --configs  a folder of copies `<org>--<name>_config.json` (+ `_hf_quant_config.json`), preferred over a reduced config
@@ -186,11 +186,11 @@ Dumper.add_representer(OneLine, _one_line)
 def published_of(record: dict[str, Any]) -> dict[str, Any] | None:
     """The record's published total, None where nobody was seen to publish it."""
     basis, total = record.get("published_basis"), record.get("published_total_params")
+    if basis == "model_name_rounded":
+        return {"basis": basis, **name_figure(record["id"])}
     if basis in (None, "none", "recalled_not_seen") or not total:
         return None
     figure = {"params_total": int(total), "basis": basis, "source": record.get("published_source") or ""}
-    if basis == "model_name_rounded":
-        figure.update(name_figure(record["id"]))
     if record.get("digits"):
         figure["digits"] = record["digits"]
     return figure
@@ -319,8 +319,10 @@ def main() -> None:
     given = parser.parse_args()
     overlay = yaml.safe_load(given.overlay.read_text(encoding="utf-8")) or {}
     entries = build(given.records, given.configs, overlay)
-    for old in given.out.glob("*.yaml"):
-        old.unlink()
+    known = {f"{entry['id'].replace('/', '__')}.yaml" for entry in entries}
+    for path in given.out.glob("*.yaml"):
+        if path.name not in known:
+            print(f"not among the records given, left as it is: {path.name}")
     for entry in entries:
         write_entry(entry, given.out)
     write_published(entries, given.published)
