@@ -73,8 +73,15 @@ def _layer_types(keys: Keys, family: Family, layers: int) -> Plan:
 
 
 def _window_if_set(keys: Keys, family: Family, layers: int) -> Plan:
-    """All layers windowed when a window is given."""
-    return ["window" if keys.maybe("sliding_window") else "full"] * layers
+    """All layers windowed when a window is given that is shorter than the longest sequence."""
+    window, limit = keys.maybe("sliding_window"), keys.maybe("max_position")
+    cuts = window and not (limit and window >= limit)
+    return ["window" if cuts else "full"] * layers
+
+
+def _window_if_used(keys: Keys, family: Family, layers: int) -> Plan:
+    """All layers windowed when a window is given and `use_sliding_window` turns it on."""
+    return _window_if_set(keys, family, layers) if keys.flag("use_sliding_window") else ["full"] * layers
 
 
 def _upper_windows(keys: Keys, family: Family, layers: int) -> Plan:
@@ -192,6 +199,7 @@ LAYER_RULES: dict[str, Callable[[Keys, Family, int], Plan]] = {
     "recurrent": lambda keys, family, layers: ["recurrent"] * layers,
     "layer_types": _layer_types,
     "window_if_set": _window_if_set,
+    "window_if_used": _window_if_used,
     "upper_windows": _upper_windows,
     "window_period": _window_period,
     "recurrent_period": _recurrent_period,
