@@ -52,7 +52,10 @@ class ModelEntry(Record):
     config     decisive fields of the public `config.json`, under the names they have there
     base       id whose geometry this re-hosted checkpoint shares; then only what differs is given
     quantization_config  how a re-hosted checkpoint is stored
-    source, source_quality  where the config was read, and what kind of place that is
+    source, source_quality  where the config was read, and what kind of place that is: a copy of the hub's file
+            (hf_config_copy, reduced_copy), constants under other names (renamed_constants, vendor_constants,
+            vendor_constants_renamed), class defaults of transformers (transformers_defaults), a table or a card
+            (vendor_table, third_party_table, vendor_text), another release (same_geometry), a count (stored_count)
     published  a total published elsewhere, None where none was seen
     explained  published minus counted total, by the parts that make the difference
     note       what was completed or corrected, and why

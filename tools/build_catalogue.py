@@ -1,7 +1,8 @@
-"""Write the model catalogue from public configurations: a maintainer's tool, not needed at run time.
+r"""Write the model catalogue from public configurations: a maintainer's tool, not needed at run time.
 
     python tools/build_catalogue.py --out profiles/data/models --published tests/data/published_params.csv \
-        --configs FOLDER --records FILE.jsonl --records tools/catalogue_records.jsonl --overlay tools/catalogue_overlay.yaml
+        --configs FOLDER --records FILE.jsonl --records tools/catalogue_records.jsonl \
+        --overlay tools/catalogue_overlay.yaml
 
 --records  one JSON object a line: id, source, source_quality, config, published_* (see `from_record`)
 --configs  a folder of copies `<org>--<name>_config.json` (+ `_hf_quant_config.json`), preferred over a reduced config
