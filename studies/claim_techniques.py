@@ -1,0 +1,334 @@
+"""Figures for claims about techniques: batching, paging, prefixes, speculation, parallelism.
+
+Each is a short formula over the ledgers' floors; the docstring gives the equation.
+"""
+
+import math
+
+from infopt.errors import InfoptError
+from infopt.studies.claim_figures import (
+    device_of,
+    figure,
+    model_of,
+    plan_of,
+    root,
+    tpot_floor,
+)
+
+# --- batching and paging --------------------------------------------------------------------------------------------
+
+
+@figure("ratio")
+def static_loss(batch: int, spread: float) -> float:
+    """E[max of B lengths] / E[L]: slot-steps a static batch holds for each one it uses; filling time is ignored.
+
+    Lengths are gamma distributed with a coefficient of variation of `spread` (1: exponential).
+    E[max] = integral over x of 1 - F(x)^B.
+    """
+    if spread == 0:
+        return 1.0
+    shape = 1 / spread**2
+    far = shape + 12 * math.sqrt(shape) + 30
+    steps = 3000
+    width = far / steps
+    return sum(1 - _gamma_share(shape, (i + 0.5) * width) ** batch for i in range(steps)) * width / shape
+
+
+def _gamma_share(shape: float, x: float) -> float:
+    """Distribution function of the gamma distribution with unit scale (series of the incomplete gamma function)."""
+    term = total = 1 / shape
+    n = 0
+    while term > total * 1e-12:
+        n += 1
+        term *= x / (shape + n)
+        total += term
+    return min(1.0, total * math.exp(shape * math.log(x) - x - math.lgamma(shape)))
+
+
+@figure("spread")
+def spread_for_loss(batch: int, ratio: float) -> float:
+    """Coefficient of variation of output lengths at which a static batch loses `ratio`."""
+    return root(lambda spread: static_loss(batch, spread) - ratio, 0.05, 6.0)
+
+
+@figure("ratio")
+def paged_gain(model: str, hw: str, gpus: int, weights: str, kv: str, reserved: int, used: int) -> float:
+    """Bytes of a buffer of `reserved` tokens over those of the blocks `used` tokens take."""
+    page = plan_of(model, hw, gpus, weights, kv, reserved).memory.layout
+    return page.request_bytes(reserved) / page.request_bytes(used)
+
+
+# --- prefixes and caches --------------------------------------------------------------------------------------------
+
+
+@figure("share")
+def prefill_flop_share(model: str, hw: str, gpus: int, weights: str, kv: str, prompt: int, output: int) -> float:
+    """Prefill FLOP over all FLOP of a request."""
+    compute = plan_of(model, hw, gpus, weights, kv, prompt, 1, output).compute
+    return compute.prefill_flop / (compute.prefill_flop + output * compute.decode_flop_per_token)
+
+
+@figure("share")
+def prefill_time_share(
+    model: str, hw: str, gpus: int, weights: str, kv: str, prompt: int, output: int, batch: int
+) -> float:
+    """Machine time of a prefill over that of a request, at the floors: p / (p + output x step / batch)."""
+    plan = plan_of(model, hw, gpus, weights, kv, prompt, batch, output)
+    prefill_s = plan.compute.ttft_floor_s
+    if prefill_s is None:
+        raise InfoptError(f"claims: no peak is known for {hw}")
+    return prefill_s / (prefill_s + output * plan.bandwidth.amortized_s_per_token)
+
+
+@figure("share")
+def duplicated_flop_share(
+    model: str, hw: str, gpus: int, weights: str, kv: str, prompt: int, output: int, hit: float
+) -> float:
+    """FLOP a prefix cache saves over all FLOP: document 1's ceiling."""
+    return hit * prefill_flop_share(model, hw, gpus, weights, kv, prompt, output)
+
+
+@figure("share")
+def duplicated_time_share(
+    model: str, hw: str, gpus: int, weights: str, kv: str, prompt: int, output: int, batch: int, hit: float
+) -> float:
+    """Machine time a prefix cache saves over that of a request."""
+    return hit * prefill_time_share(model, hw, gpus, weights, kv, prompt, output, batch)
+
+
+@figure("ratio")
+def prefix_gain(
+    model: str, hw: str, gpus: int, weights: str, kv: str, prompt: int, output: int, batch: int, hit: float
+) -> float:
+    """Throughput with a prefix cache: 1 / (1 - saved share of machine time)."""
+    return 1 / (1 - duplicated_time_share(model, hw, gpus, weights, kv, prompt, output, batch, hit))
+
+
+@figure("ratio")
+def hit_gain(hit: float) -> float:
+    """Capacity if a hit costs nothing: 1 / (1 - hit)."""
+    return 1 / (1 - hit)
+
+
+@figure("share")
+def api_saving(shared: float, reuses: float, read_price: float, write_price: float) -> float:
+    """Saving on input tokens where a prefix is written once and read by the other uses, prices as shares of full."""
+    return shared * (1 - (write_price + (reuses - 1) * read_price) / reuses)
+
+
+@figure("reuses")
+def reuses_for_saving(shared: float, saving: float, read_price: float, write_price: float) -> float:
+    """Uses of a prefix at which the saving is reached; infinite where it never is."""
+    room = shared * (1 - read_price) - saving
+    return math.inf if room <= 0 else shared * (write_price - read_price) / room
+
+
+# --- speculation ----------------------------------------------------------------------------------------------------
+
+
+@figure("ratio")
+def draft_cost(model: str, draft: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, batch: int) -> float:
+    """Step of the draft over that of the target, at the floors."""
+    same = (hw, gpus, weights, kv, tokens, batch)
+    return tpot_floor(draft, *same) / tpot_floor(model, *same)
+
+
+@figure("ratio")
+def cycle_cost(
+    model: str, draft: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, batch: int, drafted: int
+) -> float:
+    """One cycle in target steps: drafting, and a verification that reads the weights once: 1 + g t_draft / t_target."""
+    return 1 + drafted * draft_cost(model, draft, hw, gpus, weights, kv, tokens, batch)
+
+
+@figure("ratio")
+def printed_speedup(
+    model: str, draft: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, batch: int, drafted: int
+) -> float:
+    """Document 1's formula, (N t_draft + t_target) / (t_verify + t_draft), with t_verify = t_target."""
+    one = draft_cost(model, draft, hw, gpus, weights, kv, tokens, batch)
+    return (drafted * one + 1) / (1 + one)
+
+
+@figure("ratio")
+def expected_tokens(drafted: int, acceptance: float) -> float:
+    """Tokens of a cycle: (1 - a^(g+1)) / (1 - a), the target's own token included."""
+    return drafted + 1.0 if acceptance == 1 else (1 - acceptance ** (drafted + 1)) / (1 - acceptance)
+
+
+@figure("ratio")
+def speculation_gain(
+    model: str,
+    draft: str,
+    hw: str,
+    gpus: int,
+    weights: str,
+    kv: str,
+    tokens: int,
+    batch: int,
+    drafted: int,
+    acceptance: float,
+) -> float:
+    """Expected tokens of a cycle over its cost in target steps."""
+    cost = cycle_cost(model, draft, hw, gpus, weights, kv, tokens, batch, drafted)
+    return expected_tokens(drafted, acceptance) / cost
+
+
+@figure("share")
+def speculation_saving(
+    model: str,
+    draft: str,
+    hw: str,
+    gpus: int,
+    weights: str,
+    kv: str,
+    tokens: int,
+    batch: int,
+    drafted: int,
+    acceptance: float,
+) -> float:
+    """The gain over plain decoding, less one."""
+    return speculation_gain(model, draft, hw, gpus, weights, kv, tokens, batch, drafted, acceptance) - 1
+
+
+@figure("share")
+def acceptance_for_gain(
+    model: str,
+    draft: str,
+    hw: str,
+    gpus: int,
+    weights: str,
+    kv: str,
+    tokens: int,
+    batch: int,
+    drafted: int,
+    gain: float,
+) -> float:
+    """Acceptance per drafted token at which speculation gains `gain`."""
+    cost = cycle_cost(model, draft, hw, gpus, weights, kv, tokens, batch, drafted)
+    return root(lambda acceptance: expected_tokens(drafted, acceptance) - gain * cost, 0.0, 1.0)
+
+
+@figure("share")
+def acceptance_for_count(drafted: int, accepted: float) -> float:
+    """Acceptance per drafted token that leaves `accepted` of them in a row on average."""
+    return root(lambda acceptance: expected_tokens(drafted, acceptance) - 1 - accepted, 0.0, 1.0)
+
+
+@figure("ratio")
+def accepted_gain(
+    model: str,
+    draft: str,
+    hw: str,
+    gpus: int,
+    weights: str,
+    kv: str,
+    tokens: int,
+    batch: int,
+    drafted: int,
+    accepted: float,
+) -> float:
+    """Gain when `accepted` drafted tokens are kept on average: (accepted + 1) / cycle cost."""
+    return (accepted + 1) / cycle_cost(model, draft, hw, gpus, weights, kv, tokens, batch, drafted)
+
+
+@figure("ratio")
+def cycle_limit(accepted: float, gain: float) -> float:
+    """Dearest cycle, in target steps, at which the gain is still reached."""
+    return (accepted + 1) / gain
+
+
+@figure("share")
+def acceptance_for_printed(
+    model: str, draft: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, batch: int, drafted: int
+) -> float:
+    """Acceptance per drafted token at which the gain is what document 1's formula gives."""
+    same = (model, draft, hw, gpus, weights, kv, tokens, batch, drafted)
+    return acceptance_for_gain(*same, printed_speedup(*same))
+
+
+@figure("sequences")
+def batch_for_free_verification(
+    model: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, drafted: int
+) -> float:
+    """Batch up to which verifying g + 1 tokens a sequence waits for memory: B (g + 1) f / F = (W + B K) / BW."""
+    plan = plan_of(model, hw, gpus, weights, kv, tokens)
+    peak = plan.compute.peak_flop_per_s
+    if peak is None:
+        raise InfoptError(f"claims: no peak is known for {hw}")
+    bandwidth = gpus * device_of(hw).accelerator.bandwidth_bytes_per_s
+    compute_s = (drafted + 1) * plan.compute.decode_flop_per_token / (gpus * peak)
+    spare_s = compute_s - plan.bandwidth.kv_bytes_per_step / bandwidth
+    return plan.bandwidth.weight_bytes_per_step / bandwidth / spare_s if spare_s > 0 else math.inf
+
+
+# --- attention kernels ----------------------------------------------------------------------------------------------
+
+
+@figure("ratio")
+def fused_attention_gain(model: str, hw: str, passes: int) -> float:
+    """Attention with its n x n matrices written and read in 16 bits, over attention that keeps them on the chip.
+
+    Roofline of one head, no causal skipping in either: max(4 n^2 d / F, 2 passes n^2 / BW) / (4 n^2 d / F).
+    """
+    device = device_of(hw).accelerator
+    dim = max(run.mixer.qk_dim for run in model_of(model).groups)
+    compute_s = 4 * dim / device.peak_flop_per_s["bf16"]
+    memory_s = 2 * passes / device.bandwidth_bytes_per_s
+    return max(compute_s, memory_s) / compute_s
+
+
+@figure("ratio")
+def fused_prefill_gain(model: str, hw: str, passes: int, tokens: float) -> float:
+    """The same over the whole prefill, whose matrices gain nothing: (linear + slow attention) / (linear + fast)."""
+    profile, device = model_of(model), device_of(hw).accelerator
+    pairs = sum(run.layers * run.mixer.q_heads * run.mixer.qk_dim for run in profile.groups) * tokens**2
+    head = profile.head_params or profile.embed_params
+    linear_s = 2 * (profile.params_active - head) * tokens / device.peak_flop_per_s["bf16"]
+    fast_s = 4 * pairs / device.peak_flop_per_s["bf16"]
+    return (linear_s + fast_s * fused_attention_gain(model, hw, passes)) / (linear_s + fast_s)
+
+
+@figure("tokens")
+def tokens_for_fused_gain(model: str, hw: str, passes: int, gain: float) -> float:
+    """Prompt at which the whole prefill gains `gain`."""
+    return root(lambda tokens: fused_prefill_gain(model, hw, passes, tokens) - gain, 1.0, 2.0**30)
+
+
+# --- replicas against tensor parallelism ----------------------------------------------------------------------------
+
+
+def _all_reduce_s_per_token(model: str, hw: str, gpus: int) -> float:
+    """Two ring all-reduces a layer: 2 L x 2 (p - 1) / p x hidden x 2 bytes over one direction of the link."""
+    profile, link = model_of(model), device_of(hw).accelerator.link
+    if link is None:
+        raise InfoptError(f"claims: no link is known for {hw}")
+    moved = 2 * profile.layers * 2 * (gpus - 1) / gpus * profile.hidden * 2
+    return moved / link.bytes_per_s
+
+
+@figure("ratio")
+def replicas_decode_gain(model: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, batch: int) -> float:
+    """Throughput of `gpus` replicas over that of one tensor-parallel group at the same total batch, at the floors.
+
+    The group reads the weights once and pays two all-reduces a layer (bandwidth of the link, no latency).
+    """
+    each = tpot_floor(model, hw, 1, weights, kv, tokens, max(1, batch // gpus))
+    group = tpot_floor(model, hw, gpus, weights, kv, tokens, batch)
+    return (group + batch * _all_reduce_s_per_token(model, hw, gpus)) / each
+
+
+@figure("sequences")
+def batch_for_replicas(model: str, hw: str, gpus: int, weights: str, kv: str) -> float:
+    """Total batch at which the all-reduces cost what reading the weights in every replica costs (short context)."""
+    each = tpot_floor(model, hw, 1, weights, kv, 1, 1)
+    return each * (1 - 1 / gpus) / _all_reduce_s_per_token(model, hw, gpus)
+
+
+@figure("ratio")
+def replicas_prefill_gain(model: str, hw: str, gpus: int, weights: str, kv: str, tokens: int) -> float:
+    """Prompt tokens per second of replicas over those of one group: 1 + all-reduce time / compute time."""
+    compute_s = plan_of(model, hw, gpus, weights, kv, tokens, 1, 2).compute.ttft_floor_s
+    if compute_s is None:
+        raise InfoptError(f"claims: no peak is known for {hw}")
+    return 1 + tokens * _all_reduce_s_per_token(model, hw, gpus) / compute_s
