@@ -5,7 +5,7 @@ The pool an engine gives to the cache depends on its budget rule (U usable, u it
     share_of_total    pool = u U - weights - activation - non-torch [- graphs]   context [and graphs] lie outside
     static_share      pool = u (U - non-torch) - weights                          activation and graphs lie outside
     share_after_load  pool = u (U - weights - activation - non-torch)
-    exact             pool = U - weights - activation - non-torch
+    exact             pool = U - weights - activation - non-torch - margin
 Ranks differ under pipeline parallelism; the one that holds the fewest sequences decides.
 Sources: vLLM v1/worker/gpu_worker.py, SGLang srt/server_args.py, TensorRT-LLM KvCacheConfig; constants in
 profiles/data/engines.
@@ -178,7 +178,7 @@ def _pool(s: Scenario, terms: dict[str, Term]) -> tuple[float, float, float]:
         start, scale = capacity, u
     else:
         parts = [weights, activation, communication, _span_term(single)]
-        start = capacity
+        start = capacity - engine.margin_bytes
     pool = scale * (start - sum(term.value for term in parts))
     kind = s.accelerator.data.get("usable_memory_bytes")
     off = ASSUMED_CAPACITY_SHARE * capacity if kind is None or kind.kind == "assumed" else 0.0
@@ -201,7 +201,7 @@ def _margin(s: Scenario, terms: dict[str, Term]) -> float:
     if engine.budget == "share_after_load":
         free = capacity - sum(terms[n].value for n in ("weights", "activation", "communication")) - single
         return max(0.0, (1 - u) * free - terms["graphs"].value)
-    return 0.0
+    return engine.margin_bytes
 
 
 def _verdict(
@@ -217,6 +217,13 @@ def _verdict(
     caveats: list[Caveat] = []
     need = s.batch_per_replica * page.request_bytes(s.context_tokens) + page.null_blocks * page.block_bytes
     fits: bool | None = pool_bytes >= need and pool_bytes > 0
+    least_bytes = _least_need_bytes(s, page)
+    if s.engine.windows == "full" and least_bytes:
+        bound = f"{least_bytes / GIB:.2f} GiB capped, {need / GIB:.2f} GiB whole"
+        text = f"how {s.engine.engine} {s.engine_version} keeps windows is not modelled: {bound}; counted whole"
+        caveats.append(Caveat("windows", text))
+        if not fits and least_bytes <= high_bytes:
+            fits = None
     if low_bytes < need <= high_bytes or (low_bytes <= 0 < high_bytes):
         text = (
             f"the pool may be {low_bytes / GIB:.2f} to {high_bytes / GIB:.2f} GiB and {need / GIB:.2f} GiB are needed"
@@ -249,6 +256,17 @@ def _verdict(
             )
         )
     return tuple(caveats), fits
+
+
+def _least_need_bytes(s: Scenario, page: Layout) -> float:
+    """Bytes the batch needs on this rank if windows are capped; 0 where the model has none."""
+    if not any(group.mixer.window_tokens for group in s.model.groups):
+        return 0.0
+    layers = sum(kind.layers for kind, _ in page.kinds)
+    share = layers / s.model.layers
+    sizes = cache_sizes(s.model.runs, s.kv, s.model.compute_dtype, s.tp)
+    per_sequence = float(sizes.kv_bytes_per_sequence(s.context_tokens)) + sizes.state_bytes
+    return s.batch_per_replica * per_sequence * share
 
 
 def _unknown(s: Scenario) -> tuple[str, ...]:

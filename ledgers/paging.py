@@ -9,7 +9,7 @@ One pool of equal pages serves layers that cache differently. vLLM (v1/core/kv_c
     request = sum over groups of the pages it needs at its length
     tokens printed = blocks // groups x block, later versions concurrency x max_model_len
 Recurrent layers raise the attention block until its page holds one layer's state.
-Other engines keep one slot per token, or llama.cpp cells padded to 256.
+Other engines keep a pool for each kind of layer: pages of its own size, windows whole or in cells.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,9 @@ from infopt.ledgers.arrays import ceil_div
 from infopt.ledgers.cache import layer_bytes_per_token, layer_state_bytes
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import LayerRun, Mixer
+
+# A model that caches nothing is not limited by its cache.
+UNBOUNDED = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class LayerKind:
     block_tokens    tokens a page holds (attention kinds)
     window_tokens   cap, None for layers that keep everything
     state_slots     pages a sequence holds whatever its length (recurrent kinds), else 0
+    cells           the window is a fixed ring of cells (llama.cpp)
     """
 
     layers: int
@@ -37,16 +41,25 @@ class LayerKind:
     block_tokens: int
     window_tokens: int | None = None
     state_slots: int = 0
+    cells: bool = False
 
     def pages(self, context_tokens: int, in_flight_tokens: int) -> int:
         """Pages one sequence of `context_tokens` holds at most.
 
-        A window keeps its last w - 1 tokens and those in flight, and may start inside a block.
+        A window keeps its last w - 1 tokens and those in flight, and may start inside a block; in cells it keeps
+        w and those in flight, rounded up.
         """
         if self.state_slots:
             return self.state_slots
         if self.window_tokens is None:
             return int(ceil_div(context_tokens, self.block_tokens))
+        if self.cells:
+            return int(
+                min(
+                    ceil_div(context_tokens, self.block_tokens),
+                    ceil_div(self.window_tokens + in_flight_tokens, self.block_tokens),
+                )
+            )
         kept = min(self.window_tokens - 1 + in_flight_tokens, context_tokens)
         return int(ceil_div(kept, self.block_tokens)) + 1
 
@@ -62,6 +75,7 @@ class Layout:
     kinds         the layers by kind, with the number of groups each makes
     in_flight_tokens  scheduled tokens a window keeps beside its own
     padding_layers    layers that exist only to fill groups
+    separate          each kind has a pool of its own: there is no common block, only bytes per sequence
     """
 
     group_layers: int
@@ -71,6 +85,7 @@ class Layout:
     kinds: tuple[tuple[LayerKind, int], ...]
     in_flight_tokens: int
     null_blocks: int = 0
+    separate: bool = False
 
     @property
     def padding_layers(self) -> int:
@@ -86,31 +101,41 @@ class Layout:
 
     def request_bytes(self, context_tokens: int) -> float:
         """Bytes one sequence of this length reserves on this rank."""
+        if self.separate:
+            pages = ((kind, kind.pages(context_tokens, self.in_flight_tokens)) for kind, _ in self.kinds)
+            return sum(kind.layers * count * kind.page_bytes for kind, count in pages)
         return self.request_blocks(context_tokens) * self.block_bytes
 
     def concurrency(self, pool_bytes: float, context_tokens: int) -> float:
         """Sequences of this length the pool holds, as the engine prints it."""
-        need = self.request_blocks(context_tokens)
-        return self.blocks(pool_bytes) / need if need else float("inf")
+        need = self.request_bytes(context_tokens)
+        if not need:
+            return float("inf")
+        if self.separate:
+            return max(0.0, pool_bytes) / need
+        return self.blocks(pool_bytes) / self.request_blocks(context_tokens)
 
     def sequences(self, pool_bytes: float, context_tokens: int) -> int:
         """Whole sequences of this length that can run at once (null blocks held back)."""
-        need = self.request_blocks(context_tokens)
-        return max(0, self.blocks(pool_bytes) - self.null_blocks) // need if need else 10**9
+        need = self.request_bytes(context_tokens)
+        if not need:
+            return UNBOUNDED
+        if self.separate:
+            return int(max(0.0, pool_bytes) // need)
+        return max(0, self.blocks(pool_bytes) - self.null_blocks) // self.request_blocks(context_tokens)
 
     def tokens(self, pool_bytes: float, context_tokens: int, token_line: str) -> int:
         """The token capacity the engine prints."""
-        if token_line == "requests":
+        if self.separate or token_line == "requests":
             return int(self.concurrency(pool_bytes, context_tokens) * context_tokens)
         return self.blocks(pool_bytes) // max(1, self.groups) * self.block_tokens
 
     def longest_context_tokens(self, pool_bytes: float, limit_tokens: int) -> int:
         """Longest single sequence the pool holds, at most `limit_tokens`; 0 where not even one token fits."""
-        usable = self.blocks(pool_bytes) - self.null_blocks
         low, high = 0, limit_tokens
         while low < high:
             middle = (low + high + 1) // 2
-            if self.request_blocks(middle) <= usable:
+            if self.sequences(pool_bytes, middle) >= 1:
                 low = middle
             else:
                 high = middle - 1
@@ -124,6 +149,8 @@ def layout(stage: Sequence[LayerRun], s: Scenario) -> Layout:
         return Layout(0, 0, 0.0, s.block_tokens, (), 0)
     if len({kind.window_tokens for kind in kinds}) == 1 and not any(kind.state_slots for kind in kinds):
         return _one_group(kinds, s)
+    if s.engine.windows != "grouped":
+        return _separate(kinds, s)
     return _grouped(_same_page(kinds), s)
 
 
@@ -135,6 +162,19 @@ def _one_group(kinds: list[LayerKind], s: Scenario) -> Layout:
     merged = LayerKind(layers, block_bytes / layers, first.block_tokens, first.window_tokens, first.state_slots)
     null = int(s.engine.null_block)
     return Layout(layers, 1, block_bytes, first.block_tokens, ((merged, 1),), s.max_num_batched_tokens, null)
+
+
+def _separate(kinds: list[LayerKind], s: Scenario) -> Layout:
+    """A pool for each kind of layer."""
+    return Layout(
+        group_layers=max(kind.layers for kind in kinds),
+        groups=len(kinds),
+        block_bytes=sum(kind.layers * kind.page_bytes for kind in kinds),
+        block_tokens=min(kind.block_tokens for kind in kinds),
+        kinds=tuple((kind, 1) for kind in kinds),
+        in_flight_tokens=s.max_num_batched_tokens,
+        separate=True,
+    )
 
 
 def _grouped(kinds: list[LayerKind], s: Scenario) -> Layout:
@@ -171,15 +211,18 @@ def _kinds(stage: Sequence[LayerRun], s: Scenario) -> list[LayerKind]:
         widest = max(key for key in attention if key[1] is None)
         attention[widest] += s.extra_cache_layers
     block = _block_tokens(attention, states, s)
-    kinds = [LayerKind(n, per_token * block, block, window) for (per_token, window), n in attention.items()]
+    cells = s.engine.windows == "cells"
+    kinds = [
+        LayerKind(n, per_token * block, block, window, cells=cells) for (per_token, window), n in attention.items()
+    ]
     slots = 1 + s.speculative_tokens
     kinds += [LayerKind(n, state, block, None, slots) for state, n in states.items()]
     return kinds
 
 
 def _window(mixer: Mixer, s: Scenario) -> int | None:
-    """Cap the allocator applies: engines without hybrid groups keep every token of every layer."""
-    if not s.engine.hybrid_groups:
+    """Cap the allocator applies: an engine that keeps windows whole holds every token of every layer."""
+    if s.engine.windows == "full":
         return None
     if mixer.kind == "chunked" and s.engine.chunked_as_full:
         return None
@@ -190,7 +233,7 @@ def _block_tokens(
     attention_layers: dict[tuple[float, int | None], int], state_layers: dict[float, int], s: Scenario
 ) -> int:
     """Tokens of a block: raised until an attention page holds the largest state, in steps of the alignment."""
-    if not state_layers or not attention_layers:
+    if not state_layers or not attention_layers or s.engine.windows != "grouped":
         return s.block_tokens
     per_token = max(per_token for per_token, _ in attention_layers)
     align = s.engine.block_align_tokens

@@ -57,7 +57,7 @@ class Scenario:
 
     @property
     def expert_shards(self) -> int:
-        return max(self.tp, self.ep)
+        return max(self.tp * self.dp if self.engine.experts_over_dp else self.tp, self.ep)
 
     @property
     def batch_per_replica(self) -> int:

@@ -57,6 +57,10 @@ class EngineConstants(Record):
                           run kernels that need none
     unchunked_profile     warm-up runs max_model_len tokens at once (engines without chunked prefill)
     expert_padding        [hidden, intermediate] multiples to which expert matrices of a weight format are padded
+    windows               grouped: layers in groups over one pool of equal pages, windows capped; full: every
+                          token of every layer is kept; cells: a fixed ring per window
+    experts_over_dp       experts are split over tp x dp even without expert parallelism
+    margin_bytes          memory the engine leaves free by itself
     token_line            what the engine prints as its KV size: blocks (blocks // groups x block) or
                           requests (concurrency x max_model_len)
     """
@@ -70,7 +74,9 @@ class EngineConstants(Record):
     graphs_in_budget: bool
     block_tokens: int
     block_align_tokens: int = 16
-    hybrid_groups: bool
+    windows: Literal["grouped", "full", "cells"]
+    experts_over_dp: bool = False
+    margin_bytes: float = 0.0
     chunked_as_full: bool = True
     null_block: bool = False
     token_line: Literal["blocks", "requests"] = "blocks"

@@ -107,3 +107,28 @@ def test_blocks_cover_the_sequence(full, window, context):
     model = make.model([run for run in windowed(full, window) if run.layers])
     page = layout(model.runs, make.scenario(model, context_tokens=max(context, 4)))
     assert page.request_bytes(context) >= context * full * 16 * 256 * 2
+
+
+def test_llama_cpp_keeps_windows_in_cells():
+    """gpt-oss-120b in llama.cpp, n_ubatch 1024: 18 window layers of 1,280 cells, 45 MiB a sequence (public log)."""
+    runs = [
+        LayerRun(18, make.attention(kv_heads=8, head_dim=64, q_heads=64), make.DENSE),
+        LayerRun(18, make.attention(kv_heads=8, head_dim=64, q_heads=64, window=128), make.DENSE),
+    ]
+    s = make.scenario(
+        make.model(runs), engine="llama.cpp", context_tokens=131072, max_num_batched_tokens=1024, kv="fp16"
+    )
+    page = layout(runs, s)
+    assert page.separate
+    assert page.request_bytes(131072) == (4608 + 45) * 2**20
+
+
+def test_an_engine_that_may_cap_windows_is_undetermined_between_the_two():
+    """SGLang's window pools are not modelled: a no needs even the capped cache not to fit."""
+    from infopt.ledgers.memory import memory_ledger
+
+    runs = windowed(10, 52)
+    between = make.scenario(make.model(runs), make.device(40.0), engine="sglang", context_tokens=40_000)
+    assert memory_ledger(between).fits is None
+    never = make.scenario(make.model(runs), make.device(40.0), engine="sglang", context_tokens=131_072, batch=8)
+    assert memory_ledger(never).fits is False
