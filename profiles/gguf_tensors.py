@@ -151,8 +151,12 @@ def some(names: Sequence[str], at_most: int = 4) -> str:
 
 def _as_vector(role: str) -> str:
     """Where a bias or a one-axis weight of that role is counted."""
-    vectors = {"attention": "mixer_small", "mlp": "feed_forward_small", "shared_expert": "feed_forward_small",
-               "expert": "expert_small", "head": "small"}  # fmt: skip
+    vectors = {
+        "attention": "mixer_small",
+        "mlp": "feed_forward_small",
+        "shared_expert": "feed_forward_small",
+        "expert": "expert_small",
+    }
     return vectors.get(role, role)
 
 

@@ -47,19 +47,24 @@ class Answer:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects over http(s) only, never from https down to http; the token stays with its host."""
+    """Follow a few redirects over http(s), never from https down to http; the token stays with its host."""
 
-    max_redirections = _REDIRECTS
+    max_repeats = max_redirections = 2 * _REDIRECTS  # the limit that counts is below
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         before, after = urlsplit(req.full_url), urlsplit(newurl)
-        if after.scheme not in ("http", "https") or (before.scheme == "https" and after.scheme == "http"):
-            raise InfoptError(f"{before.netloc}: redirects to {after.scheme}://{after.netloc}, which is not followed")
+        down = before.scheme == "https" and after.scheme == "http"
+        hops = 1 + getattr(req, "hops", 0)
+        if after.scheme not in ("http", "https") or down or hops > _REDIRECTS:
+            return None  # then the redirect itself is the answer, which `get` reports
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is None:
+            return None
+        following.hops = hops  # type: ignore[attr-defined]
         token = req.unredirected_hdrs.get("Authorization")
-        if following is not None and token and (before.scheme, before.netloc) == (after.scheme, after.netloc):
+        if token and (before.scheme, before.netloc) == (after.scheme, after.netloc):
             following.add_unredirected_header("Authorization", token)
         return following
 
@@ -74,7 +79,7 @@ class Hub:
         if environment.get("HF_HUB_OFFLINE", "").lower() in _YES:
             raise InfoptError("HF_HUB_OFFLINE is set: unset it to use --online, or give a local path")
         self.endpoint = (environment.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-        if not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w./-]*)?", self.endpoint):
+        if not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", self.endpoint):
             raise InfoptError(f"HF_ENDPOINT is {self.endpoint[:80]!r}: expected an http(s) address")
         self._token = _token(environment)
         self._opener = urllib.request.build_opener(_Redirects)
@@ -104,7 +109,8 @@ class Hub:
         if status in (401, 403):
             known = "HF_TOKEN is not allowed to read it" if self._token else "set HF_TOKEN"
             return f"{status}: the model is gated, private or does not exist; accept its terms on the hub and {known}"
-        return f"the hub answered {status}{' (too many requests: wait)' if status == 429 else ''}"
+        more = {429: " (too many requests: wait)", 302: " (a redirect that is not followed)"}
+        return f"the hub answered {status}{more.get(302 if 300 <= status < 400 else status, '')}"
 
     def json(self, path: str, limit: int) -> tuple[dict[str, Any] | None, Mapping[str, str]]:
         """A JSON object and the answer's headers; None where there is no such file."""

@@ -24,7 +24,7 @@ from infopt.profiles.safetensors_header import (
 
 _PLAIN = frozenset({"F16", "BF16", "F32", "F64"})
 _FP8 = frozenset({"F8_E4M3", "F8_E5M2"})
-_KEEP_VECTORS = frozenset({"router", "indexer", "vision", "mtp", "embedding"})
+_KEEP_VECTORS = frozenset({"router", "indexer", "vision", "mtp", "embedding", "head"})
 _CACHE_SCALES = ("k_scale", "v_scale", "q_scale", "kv_scale", "prob_output_scale")
 
 
@@ -166,6 +166,10 @@ def read_checkpoint(tensors: Iterable[StoredTensor], layers: int, config: Mappin
     bits = declared_bits(config)
     for owner, pieces in owners.items():
         _count(held, owner, pieces, layers, bits)
+    if "expert" not in held.params:  # a "shared" MLP with nothing routed beside it is the MLP
+        for counts in (held.stored_bytes, held.params, held.packed_params):
+            if "shared_expert" in counts:
+                counts["mlp"] = counts.get("mlp", 0) + counts.pop("shared_expert")
     return held
 
 
