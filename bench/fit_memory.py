@@ -19,7 +19,7 @@ from infopt.errors import InfoptError
 from infopt.ledgers.activation import logits_bytes, profile_tokens
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import Scenario
-from infopt.studies import memory_checks, truth
+from infopt.studies import memory_checks, truth, truth_scenarios
 
 GIB = 2**30
 
@@ -48,7 +48,7 @@ def rows(path: Path, until: str) -> list[Row]:
         if not case.independent or case.engine != "vllm" or truth.case_version(case) is None or not printed:
             continue
         try:
-            s, device = memory_checks.case_scenario(case, words)
+            s, device = truth_scenarios.case_scenario(case, words)
             memory_checks.check_identity(case, "available_kv_memory", s)
         except InfoptError as error:
             print(f"  left out {case.id}: {error}", file=sys.stderr)

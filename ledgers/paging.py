@@ -215,7 +215,7 @@ def _kinds(stage: Sequence[LayerRun], s: Scenario) -> list[LayerKind]:
     kinds = [
         LayerKind(n, per_token * block, block, window, cells=cells) for (per_token, window), n in attention.items()
     ]
-    slots = 1 + s.speculative_tokens
+    slots = s.state_pages + s.speculative_tokens
     kinds += [LayerKind(n, state, block, None, slots) for state, n in states.items()]
     return kinds
 

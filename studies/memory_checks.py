@@ -11,31 +11,19 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import Accelerator, HardwareChoice
+from infopt.hardware.accelerator import Accelerator
 from infopt.ledgers.cache import cache_sizes
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
 from infopt.ledgers.paging import Layout, layout
 from infopt.ledgers.scenario import Scenario, stages
 from infopt.ledgers.weights import stage_rank_bytes
-from infopt.profiles.geometry import LayerRun, ModelProfile
-from infopt.studies.scenarios import Request, build
-from infopt.studies.truth import (
-    Case,
-    case_device,
-    case_engine,
-    case_kv,
-    case_model,
-    case_version,
-    case_weights,
-    sized_device,
-    terms,
-)
+from infopt.studies.truth import Case, case_version, case_weights, terms
+from infopt.studies.truth_scenarios import ROOMY_BYTES, case_scenario, prefix_caching
 
 GIB = 2**30
 MIB = 2**20
 # A log prints GiB to two decimals.
 PRINT_ROUNDING_BYTES = 0.005 * GIB
-ROOMY_BYTES = 10_000 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,63 +117,6 @@ def _short(message: str) -> str:
     return message.split("; nearest")[0][:160]
 
 
-def case_scenario(case: Case, words: dict[str, Any]) -> tuple[Scenario, Accelerator | None]:
-    """The scenario of a case, on its device or (geometry checks need none) on a roomy stand-in."""
-    engine = case_engine(case, words)
-    model = _as_cached(case, case_model(case, words))
-    if case.gpus is not None and case.gpus > case.tp * case.pp:
-        raise InfoptError("tp and pp not stated")
-    drafted = _drafted_tokens(case, model)
-    device = case_device(case)
-    stand_in = device or sized_device(ROOMY_BYTES, None, case.source)
-    request = Request(
-        context_tokens=case.context_tokens or model.max_position_tokens or 4096,
-        gpus=case.tp * case.pp,
-        tp=case.tp,
-        pp=case.pp,
-        engine=engine,
-        engine_version=case_version(case) if engine in ("vllm",) else None,
-        # A checkpoint that is stored quantized is loaded as stored, whatever short word the row has for it.
-        weights=None if model.quantization else case_weights(case, words),
-        kv=case_kv(case),
-        utilization=case.utilization,
-        max_num_seqs=case.flag_number("max-num-seqs"),
-        max_num_batched_tokens=case.flag_number("max-num-batched-tokens"),
-        block_tokens=_block_tokens(case),
-        text_only="language-model-only" in case.flags,
-        mtp_tokens=drafted,
-        extra_cache_layers=1 if "EAGLE" in case.flags + case.model or "MTP" in case.flags else 0,
-    )
-    return build(model, HardwareChoice(stand_in, None, case.gpu), request).scenario, device
-
-
-def _drafted_tokens(case: Case, model: ModelProfile) -> int:
-    """Tokens drafted per step: recurrent models keep one state more for each, so the number must be stated."""
-    if "MTP" not in case.flags + case.model:
-        return 0
-    stated = case.flag_number("MTP-") or case.flag_number("MTP")
-    if stated is None and any(group.mixer.state for group in model.groups):
-        raise InfoptError("number of drafted tokens not stated")
-    return stated or 1
-
-
-def _block_tokens(case: Case) -> int | None:
-    return case.flag_number("block-size") or case.flag_number("tokens_per_block")
-
-
-def _as_cached(case: Case, model: ModelProfile) -> ModelProfile:
-    """Engines without a latent cache keep every head's keys and values: the case says so."""
-    if "no MLA cache" not in case.flags + case.model:
-        return model
-
-    def expanded(run: LayerRun) -> LayerRun:
-        if run.mixer.kind not in ("latent", "indexed"):
-            return run
-        return replace(run, mixer=replace(run.mixer, kind="full", kv_heads=run.mixer.q_heads))
-
-    return replace(model, runs=tuple(expanded(run) for run in model.runs))
-
-
 # --- pool given by the log ------------------------------------------------------------------------------------
 
 
@@ -276,11 +207,23 @@ def _concurrency(case: Case, metric: str, s: Scenario, device: Accelerator | Non
         raise InfoptError("no context stated")
     pool = _pool_bytes(case)
     _refuse_unknown(s)
+    _refuse_state_pages(case, s, pool)
     page = _layout(s, pool)
     predicted = page.concurrency(pool, s.context_tokens)
     one_block = 1 / page.request_blocks(s.context_tokens)
     tolerance = one_block + predicted * PRINT_ROUNDING_BYTES / pool + 0.005
     return Check(case.id, "concurrency", metric, case.metrics[metric], predicted, tolerance=tolerance)
+
+
+def _refuse_state_pages(case: Case, s: Scenario, pool_bytes: float) -> None:
+    """Whether states are kept for prefix reuse follows the version; without one, only where it hardly matters."""
+    if case_version(case) is not None or prefix_caching(case) is not None:
+        return
+    answers = [
+        _layout(replace(s, state_pages=pages), pool_bytes).concurrency(pool_bytes, s.context_tokens) for pages in (1, 2)
+    ]
+    if answers[0] - answers[1] > 0.01 * answers[1]:
+        raise InfoptError("whether states are kept for prefix reuse depends on the engine version")
 
 
 def _needed(case: Case, metric: str, s: Scenario, device: Accelerator | None) -> Check:

@@ -43,6 +43,7 @@ class Request:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     block_tokens: int | None = None
+    prefix_caching: bool | None = None
     text_only: bool = False
     mtp_tokens: int = 0
     extra_cache_layers: int = 0
@@ -145,11 +146,19 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         block_tokens=request.block_tokens or engine.block_tokens,
         extra_cache_layers=request.extra_cache_layers,
         speculative_tokens=request.mtp_tokens,
+        state_pages=_state_pages(request, engine),
         text_only=request.text_only,
         mtp_loaded=request.mtp_tokens > 0,
         weight_quality=weights.quality_range,
     )
     return Built(scenario, (*said, *more, *_engine_assumptions(request, engine, version, utilization)))
+
+
+def _state_pages(request: Request, engine: EngineConstants) -> int:
+    """Recurrent states kept for prefix reuse take a second page; engines without groups keep one."""
+    if request.prefix_caching is None or engine.windows != "grouped":
+        return engine.state_pages
+    return 2 if request.prefix_caching else 1
 
 
 def _gpus(request: Request, hardware: HardwareChoice) -> int:
