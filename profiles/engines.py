@@ -59,6 +59,8 @@ class EngineConstants(Record):
     expert_padding        [hidden, intermediate] multiples to which expert matrices of a weight format are padded
     windows               grouped: layers in groups over one pool of equal pages, windows capped; full: every
                           token of every layer is kept; cells: a fixed ring per window
+    state_pages           pages a sequence holds per recurrent layer by default: 1, or 2 where states are kept
+                          for prefix reuse; each drafted token adds one
     experts_over_dp       experts are split over tp x dp even without expert parallelism
     margin_bytes          memory the engine leaves free by itself
     token_line            what the engine prints as its KV size: blocks (blocks // groups x block) or
@@ -75,6 +77,7 @@ class EngineConstants(Record):
     block_tokens: int
     block_align_tokens: int = 16
     windows: Literal["grouped", "full", "cells"]
+    state_pages: int = 1
     experts_over_dp: bool = False
     margin_bytes: float = 0.0
     chunked_as_full: bool = True
@@ -84,13 +87,13 @@ class EngineConstants(Record):
     layer_streams: Span
     activation_base_bytes: Span
     expert_workspace: Span
-    no_expert_workspace: list[str] = Field(default_factory=list)
+    no_expert_workspace: list[str] = Field([])
     unchunked_profile: bool = False
     non_torch_bytes: ByParallelism
     context_bytes: ByParallelism
     graph_bytes: Span
     warmup_copies: float = 1.0
-    expert_padding: dict[str, list[int]] = Field(default_factory=dict)
+    expert_padding: dict[str, list[int]] = Field({})
     max_num_seqs: list[DeviceDefault]
     max_num_batched_tokens: list[DeviceDefault]
     source: str
