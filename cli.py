@@ -4,17 +4,19 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from infopt import __version__
-from infopt.cli_options import OutputOptions, ScenarioOptions, takes
+from infopt.cli_options import Context, Online, OutputOptions, ScenarioOptions, takes
 from infopt.errors import InfoptError
 
 GOOD, FAILS, WRONG_USAGE, UNDETERMINED, INTERRUPTED = 0, 1, 2, 4, 130
 STATUSES = "Exit status: 0 fits, 1 does not fit, 2 wrong usage or unreadable input, 4 undetermined (a fact is missing)."
+ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
 
 app = typer.Typer(
     name="infopt",
@@ -74,6 +76,155 @@ def plan(
     raise typer.Exit(verdict_status(fits, allow_undetermined))
 
 
+models = typer.Typer(help="List, show and import models.", rich_markup_mode=None)
+hardware = typer.Typer(help="List and show accelerators.", rich_markup_mode=None)
+app.add_typer(models, name="models")
+app.add_typer(hardware, name="hardware")
+
+Pattern = Annotated[str | None, typer.Argument(metavar="[PATTERN]", show_default=False, help="Words a name must hold.")]
+
+
+@models.command("list", epilog=ALWAYS_GOOD)
+@takes(OutputOptions)
+def models_list(
+    output: OutputOptions,
+    pattern: Pattern = None,
+    long: Annotated[bool, typer.Option("--long", "-l", help="With sizes; reads every record.")] = False,
+) -> None:
+    """The models of the catalogue.
+
+    infopt models list qwen3 --long
+    """
+    from infopt.reports.render import render_models
+    from infopt.studies.model_view import find_models, views_of
+
+    ids = find_models(pattern)
+    emit(render_models(ids, views_of(ids) if long else None, output.form))
+
+
+@models.command("show", epilog=ALWAYS_GOOD)
+@takes(OutputOptions)
+def models_show(
+    output: OutputOptions,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="As --model of plan takes it.")],
+    ctx: Context = None,
+    online: Online = False,
+) -> None:
+    """Geometry, parameters, active parameters and cache of one model, written out.
+
+    infopt models show gpt-oss-120b --ctx 128k
+    """
+    from infopt.profiles.resolve import resolve_model
+    from infopt.reports.render import render_model
+    from infopt.studies.model_view import model_view
+
+    emit(render_model(model_view(resolve_model(model, online=online), ctx), output.form))
+
+
+@models.command("import", epilog=ALWAYS_GOOD)
+def models_import(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="config.json, its folder, or .safetensors beside it.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of printing.")] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ORG/NAME", help="Default: the folder's name.")] = None,
+) -> None:
+    """A catalogue record (YAML) of a model's own files: the fields of its config that decide.
+
+    infopt models import ./my-model/config.json --id me/my-model --out me__my-model.yaml
+    """
+    from infopt.reports.files import write_text, yaml_text
+    from infopt.studies.model_import import import_model
+
+    text = yaml_text(import_model(path, id))
+    if out is None:
+        emit(text.removesuffix("\n"))
+    else:
+        write_text(out, text)
+
+
+@hardware.command("list", epilog=ALWAYS_GOOD)
+@takes(OutputOptions)
+def hardware_list(output: OutputOptions, pattern: Pattern = None) -> None:
+    """The accelerators infopt knows.
+
+    infopt hardware list h100
+    """
+    from infopt.reports.render import render_hardware_list
+    from infopt.studies.hardware_view import find_hardware
+
+    emit(render_hardware_list(find_hardware(pattern), output.form))
+
+
+@hardware.command("show", epilog=ALWAYS_GOOD)
+@takes(OutputOptions)
+def hardware_show(
+    output: OutputOptions,
+    name: Annotated[str, typer.Argument(metavar="HARDWARE", help="As --hw of plan takes it.")],
+) -> None:
+    """One accelerator: each figure with its kind and source.
+
+    infopt hardware show h100
+    """
+    from infopt.hardware.names import resolve_hardware
+    from infopt.reports.render import render_hardware
+
+    emit(render_hardware(resolve_hardware(name), output.form))
+
+
+@app.command(epilog=ALWAYS_GOOD)
+@takes(OutputOptions)
+def reproduce(
+    output: OutputOptions,
+    document: Annotated[int | None, typer.Option("--document", metavar="1|2|3", help="Only this document.")] = None,
+) -> None:
+    """Every number of the three source documents beside what the ledgers say, and why they differ.
+
+    infopt reproduce --document 1
+    """
+    from infopt.reports.render import render_reproduction
+    from infopt.studies.reproduce import reproduce as study
+
+    emit(render_reproduction(study(document), output.form))
+
+
+@app.command(epilog=ALWAYS_GOOD)
+@takes(OutputOptions)
+def validate(
+    output: OutputOptions,
+    truth: Annotated[Path | None, typer.Option("--truth", metavar="FILE.csv", help="Your own measurements.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option("--predictions", metavar="FILE.csv", help="Write every row here.")
+    ] = None,
+) -> None:
+    """Predictions beside published measurements: errors by group, and what was left out and why.
+
+    infopt validate --predictions rows.csv
+    """
+    from infopt.reports.files import write_text
+    from infopt.reports.render import render_validation
+    from infopt.studies.validate import predictions_csv
+    from infopt.studies.validate import validate as study
+
+    result = study(truth)
+    if predictions is not None:
+        write_text(predictions, predictions_csv(result))
+    emit(render_validation(result, output.form))
+
+
+@app.command(epilog=ALWAYS_GOOD)
+def schema(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", show_default=False, help="Without one: the names.")
+    ] = None,
+) -> None:
+    """The JSON Schema of what a command prints with --json.
+
+    infopt schema plan
+    """
+    from infopt.reports.schemas import schema_names, schema_text
+
+    emit(schema_text(name) if name else "\n".join(schema_names()))
+
+
 def verdict_status(fits: bool | None, allow_undetermined: bool) -> int:
     """Exit status of a verdict."""
     if fits is None:
@@ -107,6 +258,13 @@ def fail(message: str, status: int, arguments: Sequence[str]) -> int:
     return status
 
 
+def usage_words(message: str, arguments: Sequence[str]) -> str:
+    """What Typer says of wrong usage, with what to do next."""
+    if message == "Missing command.":
+        return f"{message} `{shlex.join(['infopt', *arguments])} --help` lists them"
+    return message.replace("Value error, ", "")
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit status."""
     try:
@@ -114,7 +272,7 @@ def run(arguments: Sequence[str]) -> int:
     except InfoptError as error:
         return fail(str(error), error.exit_status, arguments)
     except TyperException as error:
-        return fail(error.format_message().replace("Value error, ", ""), WRONG_USAGE, arguments)
+        return fail(usage_words(error.format_message(), arguments), WRONG_USAGE, arguments)
     except OSError as error:
         return fail(f"{error.filename or 'output'}: {error.strerror or error}", WRONG_USAGE, arguments)
     except KeyboardInterrupt:

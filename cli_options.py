@@ -45,6 +45,13 @@ def length(*names: str, help: str) -> Any:
     return typer.Option(*names, parser=tokens(names[0]), metavar="TOKENS", help=help)
 
 
+Context = Annotated[
+    int | None,
+    length("--ctx", "--context", "--max-model-len", help="Context that memory is sized for; 32k = 32768."),
+]
+Online = Annotated[bool, typer.Option("--online", help="Allow looking the model up on the hub.")]
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioOptions:
     """What is served, on what, how placed, under which load."""
@@ -90,10 +97,7 @@ class ScenarioOptions:
             "--kv", metavar="FORMAT", help="KV cache: bf16, fp8, int8, ...; default: the model's compute type."
         ),
     ] = None
-    ctx: Annotated[
-        int | None,
-        length("--ctx", "--context", "--max-model-len", help="Context that memory is sized for; 32k = 32768."),
-    ] = None
+    ctx: Context = None
     isl: Annotated[int | None, length("--isl", help="Input (prompt) tokens.")] = None
     osl: Annotated[int | None, length("--osl", help="Output tokens.")] = None
     batch: Annotated[int, number("--batch", "Concurrent sequences of the whole deployment.")] = 1
@@ -117,7 +121,7 @@ class ScenarioOptions:
         ),
     ] = field(default_factory=list)
     text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
-    online: Annotated[bool, typer.Option("--online", help="Allow looking the model up on the hub.")] = False
+    online: Online = False
 
     def hardware(self) -> "HardwareChoice":
         """The hardware named, at the user's prices."""

@@ -1,21 +1,26 @@
 """The JSON contract (DESIGN section 4): plain numbers in base units, null where the ledger does not know."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
 
+if TYPE_CHECKING:
+    from infopt.studies.choices import Choices
+
 PLAN_SCHEMA = "infopt/plan/1"
+COST_KEYS = ("usd_per_hour", "usd_per_million_output_tokens", "usd_per_million_output_tokens_at_floor")
 CHOICES_SCHEMA = "infopt/choices/1"
 
 
 def plan_dict(plan: Plan, explain: bool = False) -> dict[str, Any]:
     """One plan as the contract's object; `explain` adds every term with its formula and source."""
     s = plan.scenario
-    return {
+    data = {
         "schema": PLAN_SCHEMA,
-        "model": _model(plan),
+        "model": model_dict(s.model, s.weight_format, s.kv_format),
         "hardware": _hardware(plan),
         "workload": {
             "context_tokens": s.context_tokens,
@@ -40,18 +45,23 @@ def plan_dict(plan: Plan, explain: bool = False) -> dict[str, Any]:
         "caveats": [{"id": c.id, "text": c.text} for c in plan.caveats],
         "sources": list(plan.sources),
     }
+    if explain:
+        from infopt.studies.derivations import explain as derivations
+
+        data["terms"] = [asdict(line) for line in derivations(plan)]
+    return data
 
 
-def _model(plan: Plan) -> dict[str, Any]:
-    s = plan.scenario
+def model_dict(model: ModelProfile, weight_format: str, kv_format: str) -> dict[str, Any]:
+    """The contract's "model", shared by `plan` and `models show`."""
     return {
-        "id": s.model.id,
-        "architecture": s.model.architecture,
-        "layers": s.model.layers,
-        "params_total": s.model.params_total,
-        "params_active": s.model.params_active,
-        "weight_format": s.weight_format,
-        "kv_format": s.kv_format,
+        "id": model.id,
+        "architecture": model.architecture,
+        "layers": model.layers,
+        "params_total": model.params_total,
+        "params_active": model.params_active,
+        "weight_format": weight_format,
+        "kv_format": kv_format,
     }
 
 
@@ -137,10 +147,17 @@ def _cost(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def choices_dict(plans: Sequence[Plan]) -> dict[str, Any]:
-    """Plans in rank order."""
-    ranked = [{**plan_dict(plan), "rank": rank} for rank, plan in enumerate(plans, start=1)]
-    return {"schema": CHOICES_SCHEMA, "choices": ranked}
+def choices_dict(choices: "Choices") -> dict[str, Any]:
+    """Plans in rank order, how they were ordered, and what was too small."""
+    ranked = [{**plan_dict(plan), "rank": rank} for rank, plan in enumerate(choices.plans, start=1)]
+    return {
+        "schema": CHOICES_SCHEMA,
+        "model": choices.model.id,
+        "fits": choices.fits,
+        "ranking": choices.ranking,
+        "too_small": list(choices.refused),
+        "choices": ranked,
+    }
 
 
 def error_dict(message: str, exit_status: int) -> dict[str, Any]:
@@ -149,5 +166,5 @@ def error_dict(message: str, exit_status: int) -> dict[str, Any]:
 
 
 def dumps(data: Any) -> str:
-    """Stable JSON text: insertion order, no NaN."""
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    """Stable JSON text: insertion order, ASCII whatever the terminal, no NaN."""
+    return json.dumps(data, indent=2, allow_nan=False)

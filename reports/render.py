@@ -1,17 +1,20 @@
 """Choose the output form; the module of a form is imported only when it is asked for."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from infopt.studies.planning import Plan
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from infopt.hardware.accelerator import HardwareChoice
     from infopt.studies.choices import Choices
+    from infopt.studies.model_view import ModelView
+    from infopt.studies.planning import Plan
+    from infopt.studies.reproduce import Item
+    from infopt.studies.validate import Validation
 
 Form = Literal["table", "json", "csv", "md"]
 
 
-def render_plan(plan: Plan, form: Form, explain: bool) -> str:
+def render_plan(plan: "Plan", form: Form, explain: bool) -> str:
     """One plan in one form."""
     if form == "json":
         from infopt.reports.json_report import dumps, plan_dict
@@ -35,11 +38,11 @@ def render_choices(choices: "Choices", form: Form, command: str) -> str:
     if form == "json":
         from infopt.reports.json_report import choices_dict, dumps
 
-        return dumps(choices_dict(choices.plans))
+        return dumps(choices_dict(choices))
     if form == "csv":
         from infopt.reports.csv_report import plans_csv
 
-        return plans_csv(choices.plans)
+        return plans_csv(choices.plans, ranked=True)
     if form == "md":
         from infopt.reports.markdown import choices_markdown
 
@@ -47,3 +50,108 @@ def render_choices(choices: "Choices", form: Form, command: str) -> str:
     from infopt.reports.table_choices import choices_page
 
     return choices_page(choices, command)
+
+
+def render_models(ids: Sequence[str], views: "Sequence[ModelView] | None", form: Form) -> str:
+    """A list of models: names alone, or with what was read of each."""
+    from infopt.studies.model_view import short_names
+
+    if form == "table":
+        from infopt.reports.table_models import names_page, summary_page
+
+        return summary_page(views) if views is not None else names_page(ids, short_names())
+    from infopt.reports.json_catalogue import list_models
+
+    return _rows(list_models(ids, views), "models", form)
+
+
+def render_model(view: "ModelView", form: Form) -> str:
+    """One model."""
+    if form == "table":
+        from infopt.reports.table_models import model_page
+
+        return model_page(view)
+    from infopt.reports.json_catalogue import show_model
+
+    return _record(show_model(view), form)
+
+
+def render_hardware_list(summaries: "Sequence[dict[str, Any]]", form: Form) -> str:
+    """A list of accelerators."""
+    if form == "table":
+        from infopt.reports.table_hardware import list_page
+
+        return list_page(summaries)
+    from infopt.reports.json_catalogue import list_hardware
+
+    return _rows(list_hardware(summaries), "accelerators", form)
+
+
+def render_hardware(choice: "HardwareChoice", form: Form) -> str:
+    """One accelerator."""
+    if form == "table":
+        from infopt.reports.table_hardware import hardware_page
+
+        return hardware_page(choice)
+    from infopt.reports.json_catalogue import show_hardware
+
+    return _record(show_hardware(choice), form)
+
+
+def render_reproduction(items: "Sequence[Item]", form: Form) -> str:
+    """The documents' numbers beside ours."""
+    from infopt.reports import reproduce_report as report
+
+    if form == "json":
+        return _json(report.as_dict(items))
+    if form == "csv":
+        return report.csv_text(items).removesuffix("\n")
+    if form == "md":
+        return report.markdown(items)
+    from infopt.reports.screen import terminal_width
+
+    return report.render(items, terminal_width())
+
+
+def render_validation(result: "Validation", form: Form) -> str:
+    """Predictions beside published measurements."""
+    from infopt.reports import validate_report as report
+
+    if form == "json":
+        return _json(report.as_dict(result))
+    if form == "csv":
+        return _table(report.as_dict(result)["groups"], form)
+    return report.render(result, markdown=form == "md")
+
+
+def _rows(data: Mapping[str, Any], key: str, form: Form) -> str:
+    """An object whose `key` is a list of flat objects."""
+    return _table(data[key], form) if form in ("csv", "md") else _json(data)
+
+
+def _record(data: Mapping[str, Any], form: Form) -> str:
+    """One object as JSON, as a row, or as a table of field and value."""
+    if form == "json":
+        return _json(data)
+    from infopt.reports.csv_report import flattened
+
+    leaves = dict(flattened(data))
+    if form == "csv":
+        return _table([leaves], form)
+    return _table([{"field": name, "value": value} for name, value in leaves.items()], form)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], form: Form) -> str:
+    if form == "csv":
+        from infopt.reports.csv_report import rows_csv
+
+        return rows_csv(rows)
+    from infopt.reports.markdown import rows_markdown
+
+    return rows_markdown(rows)
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    from infopt.reports.json_report import dumps
+
+    return dumps(data)

@@ -11,7 +11,7 @@ from infopt.reports import words
 from infopt.reports.terminal import facts, heading, to_text
 from infopt.studies.choices import Choices
 from infopt.studies.planning import Plan
-from infopt.units import format_bytes, format_seconds, format_tokens, format_usd, format_whole
+from infopt.units import format_bytes, format_tokens
 
 SHOWN_OF_SMALLER_FORMATS = 4
 
@@ -55,25 +55,10 @@ def _format_table(weights: str, plans: Sequence[Plan], choices: Choices, shown: 
     for name in ("tp", "pp", "math", "TPOT from", "seqs", "longest", "$/h"):
         table.add_column(name, justify="right", no_wrap=True)
     for rank, plan in enumerate(plans[:shown], start=1):
-        table.add_row(*_row(rank, plan))
+        table.add_row(*words.choice_cells(rank, plan))
     yield Padding(table, (0, 0, 0, 2))
     if shown is not None and len(plans) > shown:
         yield Padding(f"and {len(plans) - shown} more: --weights {weights}", (0, 0, 0, 2))
-
-
-def _row(rank: int, plan: Plan) -> list[str]:
-    s, m = plan.scenario, plan.memory
-    return [
-        str(rank),
-        f"{s.accelerator.id}:{s.gpus}",
-        str(s.tp),
-        str(s.pp),
-        plan.compute.peak_format,
-        format_seconds(plan.bandwidth.tpot_floor_s),
-        format_whole(m.max_sequences * s.dp),
-        format_whole(m.max_context_tokens),
-        format_usd(plan.cost.usd_per_hour) if plan.cost else "-",
-    ]
 
 
 def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:

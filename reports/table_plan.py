@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infopt.reports import words
-from infopt.reports.terminal import STYLES, bar, facts, heading, terminal_width, to_text
+from infopt.reports.screen import terminal_width
+from infopt.reports.terminal import STYLES, bar, facts, heading, listed, to_text
 from infopt.studies.planning import Plan
 from infopt.units import (
     format_bytes,
@@ -85,7 +86,7 @@ def _memory(plan: Plan) -> Iterator[RenderableType]:
         table.add_row(words.term_name(term.name), _gib(term.value), bar(start, end, whole, cells, style))
         start = end
     if free >= 0:
-        table.add_row("free", _gib(free), bar(start, start + free, whole, cells, COLOURS["free"]))
+        table.add_row("free", _gib(free), bar(start, start + free, whole, cells, COLOURS["free"], "light"))
     else:
         table.add_row("missing", _gib(-free), bar(m.capacity_bytes_per_gpu, start, whole, cells, "red"))
     yield Padding(table, (0, 0, 0, 2))
@@ -138,6 +139,6 @@ def _ending(plan: Plan) -> Iterator[RenderableType]:
     cost = words.cost_words(plan)
     if cost:
         rows.append(("cost", cost))
-    rows += [("assumed", assumption.text) for assumption in plan.assumptions]
-    rows += [("note", caveat.text) for caveat in plan.memory.caveats]
+    rows += listed("assumed", [assumption.text for assumption in plan.assumptions])
+    rows += listed("note", words.page_caveats(plan))
     yield facts(rows)

@@ -1,7 +1,5 @@
 """The terminal form: widths, colours, bars. Rich is loaded here and only here."""
 
-import os
-import sys
 from collections.abc import Iterable
 from io import StringIO
 
@@ -10,31 +8,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-MIN_WIDTH, MAX_WIDTH, DEFAULT_WIDTH = 40, 120, 80
+from infopt.reports.screen import coloured, plain_characters, terminal_width
+
+BARS = {"full": ("█", "▏"), "light": ("░", "░")}
+ASCII_BARS = {"full": ("#", "|"), "light": (".", ".")}
 STYLES = {True: "bold green", False: "bold red", None: "bold yellow"}
-
-
-def terminal_width() -> int:
-    """Columns to print in: COLUMNS, the terminal's width, else 80; never more than reads well."""
-    text = os.environ.get("COLUMNS", "")
-    if text.isdigit() and int(text):
-        width = int(text)
-    else:
-        try:
-            width = os.get_terminal_size(sys.stdout.fileno()).columns or DEFAULT_WIDTH
-        except (OSError, ValueError):
-            width = DEFAULT_WIDTH
-    return min(max(width, MIN_WIDTH), MAX_WIDTH)
-
-
-def coloured() -> bool:
-    """Colours only on a terminal that wants them."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def plain_characters() -> bool:
-    """Whether stdout can only take ASCII."""
-    return "utf" not in (sys.stdout.encoding or "").lower()
 
 
 def to_text(parts: Iterable[RenderableType]) -> str:
@@ -75,12 +53,16 @@ def facts(rows: Iterable[tuple[str, str]], label_width: int = 13) -> Padding:
     return Padding(table, (0, 0, 0, 2))
 
 
-def bar(start: float, end: float, whole: float, width: int, style: str) -> Text:
+def listed(label: str, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Several texts under one label."""
+    return [(label if position == 0 else "", text) for position, text in enumerate(texts)]
+
+
+def bar(start: float, end: float, whole: float, width: int, style: str, shade: str = "full") -> Text:
     """A piece of a waterfall: from `start` to `end` of `whole`, in `width` cells; a sliver is never invisible."""
+    full, sliver = ASCII_BARS[shade] if plain_characters() else BARS[shade]
     first, last = round(start / whole * width), round(end / whole * width)
+    piece = full * (last - first)
     if last == first and end > start:
-        piece = "|" if plain_characters() else "▏"
-        first = min(first, width - 1)
-    else:
-        piece = ("#" if plain_characters() else "█") * (last - first)
+        first, piece = min(first, width - 1), sliver
     return Text(" " * first).append(piece, style=style)

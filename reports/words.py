@@ -1,11 +1,15 @@
 """Sentences that every readable form of a plan shares: what was asked, the verdict, what binds."""
 
+from collections.abc import Callable
+
 from infopt.hardware.accelerator import Accelerator
+from infopt.studies.derivations import Line
 from infopt.studies.planning import Plan
 from infopt.units import (
     format_bytes,
     format_bytes_per_s,
     format_count,
+    format_flop,
     format_gib,
     format_seconds,
     format_share,
@@ -15,6 +19,16 @@ from infopt.units import (
 )
 
 TERM_NAMES = {"kv": "KV cache", "graphs": "CUDA graphs"}
+QUANTITIES: dict[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "gib": format_gib,
+    "bytes_per_token": lambda value: f"{format_whole(round(value))} B/token",
+    "s": format_seconds,
+    "flop": format_flop,
+    "flop_per_token": lambda value: f"{format_flop(value)}/token",
+    "sequences": lambda value: format_whole(round(value)),
+    "usd_per_hour": lambda value: f"{format_usd(value)}/h",
+}
 UNLIMITED_SEQUENCES = 10**9
 
 
@@ -202,3 +216,50 @@ def rate_words(plan: Plan) -> str:
     """TPOT floor as a user feels it."""
     tpot = plan.bandwidth.tpot_floor_s
     return f"at least {format_seconds(tpot)} for each user: at most {1 / tpot:.4g} tokens/s"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A figure in the unit its ledger compares it in: memory in GiB, traffic in GB."""
+    if value is None:
+        return "-"
+    if unit not in QUANTITIES:
+        return f"{value:g} {unit}"
+    return QUANTITIES[unit](value)
+
+
+def line_quantity(line: Line) -> str:
+    """The value of a derivation; what lies in memory is told in GiB, as drivers and engines do."""
+    return quantity(line.value, _line_unit(line))
+
+
+def line_interval(line: Line) -> str | None:
+    """Low to high of a derivation, None where it is exact."""
+    if line.low is None or line.high is None or line.low == line.high:
+        return None
+    unit = _line_unit(line)
+    return f"{quantity(line.low, unit)} to {quantity(line.high, unit)}"
+
+
+def _line_unit(line: Line) -> str:
+    return "gib" if line.unit == "bytes" and line.ledger in ("memory", "hardware") else line.unit
+
+
+def choice_cells(rank: int, plan: Plan) -> list[str]:
+    """One choice of hardware: rank, --hw, tp, pp, math, TPOT floor, sequences, longest, price."""
+    s, m = plan.scenario, plan.memory
+    return [
+        str(rank),
+        f"{s.accelerator.id}:{s.gpus}",
+        str(s.tp),
+        str(s.pp),
+        plan.compute.peak_format,
+        format_seconds(plan.bandwidth.tpot_floor_s),
+        format_whole(m.max_sequences * s.dp),
+        format_whole(m.max_context_tokens),
+        format_usd(plan.cost.usd_per_hour) if plan.cost else "-",
+    ]
+
+
+def page_caveats(plan: Plan) -> list[str]:
+    """What the reader must know; notes on where a device's figures disagree are left to --explain."""
+    return [caveat.text for caveat in plan.caveats if caveat.id != "hardware"]
