@@ -61,7 +61,7 @@ class AcceleratorRecord(Record):
     memory_bytes: Figure
     driver_memory_bytes: Figure | None = None
     usable_memory_bytes: Figure
-    memory_options: list[MemoryOption] = Field(default_factory=list)
+    memory_options: list[MemoryOption] = Field([])
     bandwidth_bytes_per_s: Figure
     peak_flop_per_s: dict[str, Figure]
     link: LinkFigure | None = None
@@ -70,8 +70,8 @@ class AcceleratorRecord(Record):
     devices_per_node: int | None = None
     link_domain_devices: int | None = None
     usd_per_hour: Figure | None = None
-    measured: dict[str, Figure] = Field(default_factory=dict)
-    notes: list[str] = Field(default_factory=list)
+    measured: dict[str, Figure] = Field({})
+    notes: list[str] = Field([])
 
 
 class CommonRecord(Record):

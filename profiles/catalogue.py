@@ -64,11 +64,11 @@ class ModelEntry(Record):
     id: str
     source: str
     source_quality: str
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] = Field({})
     base: str | None = None
     quantization_config: dict[str, Any] | None = None
     published: Published | None = None
-    explained: dict[str, int] = Field(default_factory=dict)
+    explained: dict[str, int] = Field({})
     note: str | None = None
 
 

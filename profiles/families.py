@@ -56,16 +56,16 @@ class Family(Record):
     like: str | None = None
     refused: str | None = None
     text_type: str | None = None
-    notes: list[str] = Field(default_factory=list)
-    unknown: list[str] = Field(default_factory=list)
+    notes: list[str] = Field([])
+    unknown: list[str] = Field([])
 
     tied: bool = False
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
-    defaults: dict[str, Any] = Field(default_factory=dict)
-    keys: dict[str, list[str]] = Field(default_factory=dict)
-    fixed: dict[str, Any] = Field(default_factory=dict)
-    variants: list[Variant] = Field(default_factory=list)
-    kinds: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    defaults: dict[str, Any] = Field({})
+    keys: dict[str, list[str]] = Field({})
+    fixed: dict[str, Any] = Field({})
+    variants: list[Variant] = Field([])
+    kinds: dict[str, dict[str, Any]] = Field({})
 
     # whole model
     norm: Literal["rms", "layer", "none"] = "rms"
@@ -75,13 +75,13 @@ class Family(Record):
     embedding_norm: bool = False
     head_bias: Switch = False
     sublayers: int = 1
-    model_small: list[str | int] = Field(default_factory=list)
+    model_small: list[str | int] = Field([])
     per_layer_embedding: str | None = None
-    layer_linear: list[str | int] = Field(default_factory=list)
-    layer_small: list[str | int] = Field(default_factory=list)
+    layer_linear: list[str | int] = Field([])
+    layer_small: list[str | int] = Field([])
 
     # token mixing
-    layer_kinds: list[str] = Field(default_factory=lambda: ["full"])
+    layer_kinds: list[str] = Field(["full"])
     shared_cache: bool = False
     wide_when_shared: Switch | None = None
     attention: Literal["grouped", "latent", "indexed", "compressed"] = "grouped"
@@ -101,18 +101,18 @@ class Family(Record):
     shared_kv_value: Switch = False
     own_index: Switch = True
     grouped_index: bool = False
-    attention_small: list[str | int] = Field(default_factory=list)
+    attention_small: list[str | int] = Field([])
 
     # per token
-    feed_forwards: list[str] = Field(default_factory=lambda: ["dense"])
+    feed_forwards: list[str] = Field(["dense"])
     gated: bool = True
     mlp_bias: Switch = False
-    mlp_small: list[str | int] = Field(default_factory=list)
+    mlp_small: list[str | int] = Field([])
     dense_width: Literal["plain", "two_thirds"] = "plain"
     expert_gated: bool = True
     expert_bias: Switch = False
     router_bias: Switch = False
-    router_small: list[str | int] = Field(default_factory=list)
+    router_small: list[str | int] = Field([])
     shared: Literal["none", "count", "width", "count_width"] = "none"
     shared_gate: bool = False
     dense_beside_experts: bool = False
