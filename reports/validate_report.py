@@ -87,6 +87,11 @@ def _pad(cell: str, width: int, column: int) -> str:
     return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
+def markdown_table(result: Validation) -> list[str]:
+    """The groups as a Markdown table."""
+    return _markdown([_cells(score) for score in result.groups])
+
+
 def _markdown(rows: list[tuple[str, ...]]) -> list[str]:
     rule = "|".join(["---"] + ["---:"] * (len(_HEADERS) - 1))
     return [f"| {' | '.join(_HEADERS)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
