@@ -1,6 +1,8 @@
 """Cloud instance types: which accelerators one holds, read by key from `data/instances/<cloud>.csv`.
 
-Lines: instance,accelerator,gpus,vcpus,memory_gib,usd_per_hour,region,date,source; an empty cell is unknown.
+Lines: instance,accelerator,gpus,vcpus,memory_gib,usd_per_hour,region,date,price_source,source; an empty cell is
+unknown. `date` is the day the price list states, else the day it was read, as `price_source` says. A `source` that says
+`recalled` was not read anywhere: the choice says so too.
 """
 
 import os
@@ -26,6 +28,7 @@ class Instance:
     usd_per_hour: float | None
     region: str
     date: str
+    price_source: str
     source: str
 
 
@@ -36,7 +39,8 @@ def find_instance(text: str) -> HardwareChoice | None:
         return None
     accelerator = _priced(load_accelerator(instance.accelerator), instance)
     price = f", {instance.usd_per_hour:g} $/h in {instance.region} ({instance.date})" if instance.usd_per_hour else ""
-    resolved_as = f"{instance.name} ({instance.cloud}) = {instance.gpus} x {accelerator.name}{price}"
+    doubt = ", recalled, not read" if "recalled" in instance.source else ""
+    resolved_as = f"{instance.name} ({instance.cloud}) = {instance.gpus} x {accelerator.name}{doubt}{price}"
     return HardwareChoice(accelerator, instance.gpus, resolved_as, instance.usd_per_hour)
 
 
@@ -56,7 +60,7 @@ def _priced(accelerator: Accelerator, instance: Instance) -> Accelerator:
     data = {name: datum for name, datum in accelerator.data.items() if name != "usd_per_hour"}
     if instance.usd_per_hour is None:
         return replace(accelerator, usd_per_hour=None, price_date=None, data=data)
-    data["usd_per_hour"] = Datum("vendor", f"{instance.source}: {instance.name} in {instance.region}")
+    data["usd_per_hour"] = Datum("vendor", f"{instance.price_source}: {instance.name} in {instance.region}")
     usd = instance.usd_per_hour / instance.gpus
     return replace(accelerator, usd_per_hour=usd, price_date=instance.date, data=data)
 
@@ -73,7 +77,7 @@ def _files() -> list[tuple[str, list[str]]]:
 
 
 def _instance(cloud: str, line: str) -> Instance:
-    name, accelerator, gpus, vcpus, memory, usd, region, date, source = line.split(",", 8)
+    name, accelerator, gpus, vcpus, memory, usd, region, date, price_source, source = line.split(",", 9)
     return Instance(
         name,
         cloud,
@@ -84,5 +88,6 @@ def _instance(cloud: str, line: str) -> Instance:
         float(usd) if usd else None,
         region,
         date,
+        price_source,
         source,
     )

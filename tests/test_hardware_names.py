@@ -93,9 +93,10 @@ def test_an_instance_brings_its_price_or_none() -> None:
     assert lambda_.usd_per_hour == 31.92
     assert lambda_.accelerator.usd_per_hour == pytest.approx(3.99)
     assert resolve_hardware("2x gpu_8x_h100_sxm5").usd_per_hour == pytest.approx(63.84)
-    aws = resolve_hardware("p5.48xlarge")
-    assert aws.usd_per_hour is None
-    assert aws.accelerator.usd_per_hour is None
+    assert resolve_hardware("p5.48xlarge").accelerator.usd_per_hour == pytest.approx(6.88)
+    unpriced = resolve_hardware("p5e.48xlarge")
+    assert unpriced.usd_per_hour is None
+    assert unpriced.accelerator.usd_per_hour is None
 
 
 def test_prices_of_the_users_own() -> None:
