@@ -1,20 +1,20 @@
 """Slices of one GPU (MIG): `h100-mig-3g.40gb`, `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`, `nvidia.com/mig-1g.10gb`.
 
-A slice owns its share of the memory, with the bandwidth that goes with it, and its share of the multiprocessors
-(fractions: NVIDIA MIG user guide, supported profiles). It has no link to other slices.
+A slice owns its share of the memory, with the bandwidth that goes with it, and its share of the multiprocessors, in the
+fractions NVIDIA's MIG user guide prints (a seventh for 1g; listings count 16 of an H100's 132, so peaks are a little
+high). `data/mig.csv` says for each line what kind of knowledge it is and where it came from. It has no link to others.
 """
 
 import re
 from dataclasses import replace
 from fractions import Fraction
+from typing import cast
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
+from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice, Kind
 from infopt.hardware.catalogue import DATA, GIB, load_accelerator
 
-GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html"
-LISTING = "nvidia-smi mig -lgip listings in public files"
 # The least that was seen of a slice's share: 16.00 GiB of an eighth of H200's 140.4 (mig-parted notes, public files).
 LEAST_SEEN_SHARE = 0.91
 PROFILE = re.compile(r"(?<![a-z0-9])(\dg\.\d{1,3}gb)(?:[+-](?:me|gfx)(?:\.all)?)?(?![a-z0-9])")
@@ -22,13 +22,19 @@ PROFILE = re.compile(r"(?<![a-z0-9])(\dg\.\d{1,3}gb)(?:[+-](?:me|gfx)(?:\.all)?)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One line of `data/mig.csv`: shares of the GPU `accelerator`, and the GiB the driver lists where seen."""
+    """One line of `data/mig.csv`: shares of the GPU `accelerator`, and the GiB the driver lists where seen.
+
+    shares  kind and source of the two shares
+    listed  kind and source of `listed_gib`, None where nothing was seen
+    """
 
     accelerator: str
     name: str
     compute_share: Fraction
     memory_share: Fraction
+    shares: Datum
     listed_gib: float | None
+    listed: Datum | None
 
 
 def resolve_slice(text: str) -> HardwareChoice | None:
@@ -62,8 +68,14 @@ def resolve_slice(text: str) -> HardwareChoice | None:
 def profiles() -> tuple[Profile, ...]:
     """All profiles of `data/mig.csv`."""
     lines = (DATA / "mig.csv").read_text(encoding="utf-8").splitlines()[1:]
-    rows = (line.split(",") for line in lines)
-    return tuple(Profile(a, n, Fraction(c), Fraction(m), float(gib) if gib else None) for a, n, c, m, gib in rows)
+    return tuple(_profile(line) for line in lines)
+
+
+def _profile(line: str) -> Profile:
+    name, profile, compute, memory, kind, gib, listed_kind, listed_source, source = line.split(",", 8)
+    listed = Datum(cast(Kind, listed_kind), listed_source) if gib else None
+    shares = Datum(cast(Kind, kind), source)
+    return Profile(name, profile, Fraction(compute), Fraction(memory), shares, float(gib) if gib else None, listed)
 
 
 def cut_slice(profile: Profile) -> Accelerator:
@@ -71,17 +83,17 @@ def cut_slice(profile: Profile) -> Accelerator:
     whole = load_accelerator(profile.accelerator)
     share, compute = float(profile.memory_share), float(profile.compute_share)
     usable, datum = _usable(profile, whole)
-    data = {name: Datum(d.kind, f"{profile.memory_share} of: {d.source}") for name, d in whole.data.items()}
-    data |= {
-        f"peak_flop_per_s.{f}": Datum("vendor", f"{profile.compute_share} of the GPU, {GUIDE}")
-        for f in whole.peak_flop_per_s
+    data = {
+        name: _shared(d, profile, profile.compute_share if name.startswith("peak") else profile.memory_share)
+        for name, d in whole.data.items()
+        if name.partition(".")[0]
+        not in ("link", "pcie", "measured", "driver_memory_bytes", "tdp_watts", "usd_per_hour")
     }
     data["usable_memory_bytes"] = datum
-    data = {
-        name: datum
-        for name, datum in data.items()
-        if name.partition(".")[0] not in ("link", "measured", "tdp_watts", "usd_per_hour")
-    }
+    if profile.listed:
+        data["driver_memory_bytes"] = profile.listed
+    if whole.pcie:
+        data["pcie"] = whole.data["pcie"]
     return replace(
         whole,
         id=f"{whole.id}-mig-{profile.name}",
@@ -101,10 +113,16 @@ def cut_slice(profile: Profile) -> Accelerator:
     )
 
 
+def _shared(datum: Datum, profile: Profile, share: Fraction) -> Datum:
+    """A share of a figure is known no better than the figure and no better than the share."""
+    kind = "assumed" if "assumed" in (datum.kind, profile.shares.kind) else datum.kind
+    return Datum(kind, f"{share} ({profile.shares.source}) of: {datum.source}")
+
+
 def _usable(profile: Profile, whole: Accelerator) -> tuple[int, Datum]:
     """What an engine sees of a slice: the listed GiB (CUDA sees the same 39.25 of A100's 3g.40gb), else a share."""
-    if profile.listed_gib:
-        return round(profile.listed_gib * GIB), Datum("measured", LISTING)
+    if profile.listed_gib and profile.listed:
+        return round(profile.listed_gib * GIB), profile.listed
     if profile.memory_share == 1:
         return whole.usable_memory_bytes, Datum("assumed", "as the whole GPU")
     total = whole.driver_memory_bytes or whole.usable_memory_bytes
