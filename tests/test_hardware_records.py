@@ -1,11 +1,13 @@
 """Accelerator records: they load, every figure says where it came from, and published figures come out."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
 
 from infopt.errors import InfoptError
+from infopt.hardware import instances
 from infopt.hardware.accelerator import Accelerator
 from infopt.hardware.catalogue import (
     ACCELERATORS,
@@ -20,7 +22,7 @@ from infopt.hardware.catalogue import (
 )
 from infopt.hardware.instances import instance_names, read_instance
 from infopt.hardware.mig import cut_slice, profiles
-from infopt.records import load_record
+from infopt.records import ROOT, load_record
 
 FACTS = list(csv.DictReader((Path(__file__).parent / "data" / "hardware_facts.csv").read_text("utf-8").splitlines()))
 NAMES = hardware_names()
@@ -89,6 +91,30 @@ def test_a_price_has_a_date_and_a_source(name: str) -> None:
     assert name != "v100-sxm-32gb" or accelerator.usd_per_hour is None
 
 
+def test_recalled_figures_are_assumed_and_say_so() -> None:
+    recalled = set()
+    for name in NAMES:
+        record = load_record(AcceleratorRecord, ACCELERATORS, name, "accelerator", "")
+        sizes = [load_accelerator(f"{name}-{option.memory_bytes // GIB}gb") for option in record.memory_options]
+        for accelerator in (load_accelerator(name), *sizes):
+            for field, datum in accelerator.data.items():
+                if "recall" in datum.source:
+                    recalled.add(name)
+                    assert datum.kind == "assumed", (accelerator.id, field)
+        if any("recalled" in note for note in record.notes):
+            assert name in recalled
+    assert {"a30", "mi350x", "tpu7x", "apple-m3-max"} <= recalled
+
+
+def test_no_module_takes_the_marketing_figure_for_capacity() -> None:
+    modules = [ROOT / "cli.py", *(p for f in ("ledgers", "studies", "reports") for p in (ROOT / f).rglob("*.py"))]
+    assert len(modules) > 10
+    readers = {p.name for p in modules if re.search(r"\.memory_bytes\b", p.read_text("utf-8"))}
+    assert readers <= {"table_hardware.py"}  # shows it, as sold
+    h100 = load_accelerator("h100-sxm-80gb")
+    assert h100.usable_memory_bytes > h100.memory_bytes == 80e9  # "80 GB" is 80 GiB of chips
+
+
 def test_sixteen_bit_peaks_of_tensor_cards_exceed_their_shader_rate() -> None:
     for name in NAMES:
         peaks = load_accelerator(name).peak_flop_per_s
@@ -153,14 +179,28 @@ def test_names_lead_to_records() -> None:
 
 
 def test_every_instance_names_a_record() -> None:
-    instances = [read_instance(name) for name in instance_names()]
-    assert len(instances) >= 100
-    for instance in instances:
+    read = [read_instance(name) for name in instance_names()]
+    assert len(read) >= 100
+    for instance in read:
         assert instance is not None
         assert instance.accelerator in NAMES
         assert 1 <= instance.gpus <= 16
         assert instance.source
-        assert (instance.usd_per_hour is None) == (not instance.date)
+        assert (instance.usd_per_hour is None) == (not instance.date) == (not instance.price_source)
+        assert (instance.usd_per_hour is None) == (not instance.region)
+        assert instance.usd_per_hour is None or 0.1 < instance.usd_per_hour / instance.gpus < 20
+
+
+def test_a_recalled_instance_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "heading\nx9.large,l4,1,,,,,,,somewhere (recalled)\nx9.xlarge,l4,2,,,2.5,here,2026-01-02,a list,a page\n"
+    (tmp_path / "cloud.csv").write_text(lines, encoding="utf-8")
+    monkeypatch.setattr(instances, "INSTANCES", tmp_path)
+    recalled, read = instances.find_instance("x9.large"), instances.find_instance("x9.xlarge")
+    assert recalled
+    assert read
+    assert recalled.resolved_as == "x9.large (cloud) = 1 x NVIDIA L4, recalled, not read"
+    assert read.resolved_as == "x9.xlarge (cloud) = 2 x NVIDIA L4, 2.5 $/h in here (2026-01-02)"
+    assert read.accelerator.data["usd_per_hour"].source == "a list: x9.xlarge in here"
 
 
 def test_slices_are_shares_of_their_gpu() -> None:
@@ -173,6 +213,22 @@ def test_slices_are_shares_of_their_gpu() -> None:
         assert part.link is None
         assert part.usd_per_hour is None
     slice_ = next(cut_slice(p) for p in profiles() if (p.accelerator, p.name) == ("h100-sxm-80gb", "3g.40gb"))
-    assert slice_.usable_memory_bytes / GIB == pytest.approx(39.38, abs=0.01)
+    assert slice_.usable_memory_bytes / GIB == pytest.approx(39.50, abs=0.01)
+    assert slice_.data["usable_memory_bytes"].kind == "measured"
     assert slice_.peak_flop_per_s["bf16"] == pytest.approx(989.4e12 * 3 / 7)
     assert slice_.bandwidth_bytes_per_s == pytest.approx(3.35e12 / 2)
+
+
+def test_a_slice_is_known_no_better_than_its_share_and_its_gpu() -> None:
+    for profile in profiles():
+        whole, part = load_accelerator(profile.accelerator), cut_slice(profile)
+        assert profile.shares.source
+        assert profile.listed_gib is None or (profile.listed and profile.listed.source)
+        for field, datum in part.data.items():
+            assert datum.source
+            assert "recall" not in datum.source or datum.kind == "assumed"
+            if field.startswith("peak") or field == "bandwidth_bytes_per_s":
+                assumed = "assumed" in (whole.data[field].kind, profile.shares.kind)
+                assert datum.kind == ("assumed" if assumed else whole.data[field].kind)
+    b300 = next(cut_slice(p) for p in profiles() if p.accelerator == "b300-sxm-288gb")
+    assert b300.data["bandwidth_bytes_per_s"].kind == "assumed"
