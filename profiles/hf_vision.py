@@ -29,12 +29,12 @@ class Tower(Record):
     source: str
     like: str | None = None
     per_layer: list[str | int]
-    once: list[str | int] = Field(default_factory=list)
-    lengths: dict[str, str] = Field(default_factory=dict)
-    defaults: dict[str, Any] = Field(default_factory=dict)
-    keys: dict[str, list[str]] = Field(default_factory=dict)
-    fixed: dict[str, Any] = Field(default_factory=dict)
-    variants: list[Variant] = Field(default_factory=list)
+    once: list[str | int] = Field([])
+    lengths: dict[str, str] = Field({})
+    defaults: dict[str, Any] = Field({})
+    keys: dict[str, list[str]] = Field({})
+    fixed: dict[str, Any] = Field({})
+    variants: list[Variant] = Field([])
 
 
 def other_modalities(config: Mapping[str, Any], keys: Keys) -> tuple[dict[str, int], tuple[str, ...]]:
