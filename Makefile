@@ -41,11 +41,11 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "infopt needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv --clear $(VENV)
 
-$(VENV)/.package-ready: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.package-ready: pyproject.toml constraints.txt $(BIN)/python
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.dev-ready: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev-ready: pyproject.toml constraints.txt $(BIN)/python
 	$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.package-ready
 
