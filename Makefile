@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
+# An environment whose Python is gone (upgraded, moved) is made anew.
+$(shell [ -x $(BIN)/python ] || rm -rf $(VENV))
+
 # Twice quiet: warnings of the index are not ours to show, errors still are.
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
@@ -37,15 +40,15 @@ clean:
 	rm -rf $(VENV) .links build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
+$(VENV)/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "infopt needs Python 3.11 or newer: make PYTHON=...")'
-	$(PYTHON) -m venv --clear $(VENV)
+	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.package-ready: pyproject.toml constraints.txt $(BIN)/python
+$(VENV)/.package-ready: pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.dev-ready: pyproject.toml constraints.txt $(BIN)/python
+$(VENV)/.dev-ready: pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
 	$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.package-ready
 
