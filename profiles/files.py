@@ -29,11 +29,11 @@ class LocalFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = os.fspath(path)
+        self.name = shown(os.fspath(path))
         try:
-            self._descriptor = os.open(self.name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
-            raise InfoptError(f"{_shown(self.name)}: cannot be opened: {_reason(error)}") from error
+            raise InfoptError(f"{self.name}: cannot be opened: {_reason(error)}") from error
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):
@@ -96,7 +96,7 @@ def read_json_file(
             raise InfoptError(f"{file.name}: {file.size} bytes is more than the {max_bytes} read as JSON")
         value = parse_json(file.read_at(0, file.size), file.name, max_items)
     if not isinstance(value, dict):
-        raise InfoptError(f"{path}: holds a JSON {type(value).__name__}, expected an object")
+        raise InfoptError(f"{file.name}: holds a JSON {type(value).__name__}, expected an object")
     return value
 
 
@@ -120,7 +120,8 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """A name from outside as it may stand in a message: on one line, without control characters, not endless."""
     return name if name.isprintable() and len(name) < 300 else repr(name[:200])
 
 

@@ -154,9 +154,14 @@ class _Cursor:
             text = self.take(length, what).decode("utf-8")
         except UnicodeDecodeError as error:
             raise InfoptError(f"{self.source.name}: {what} is not UTF-8") from error
-        if "\0" in text:
-            raise InfoptError(f"{self.source.name}: {what} holds a NUL byte")
         return text
+
+    def word(self, limit: int, what: str) -> str:
+        """A key or a name: it may stand in a message, so no control characters."""
+        word = self.text(limit, what)
+        if not word.isprintable():
+            raise InfoptError(f"{self.source.name}: {what} holds control characters: {word[:60]!r}")
+        return word
 
     def skip_strings(self, count: int, what: str) -> None:
         """Step over `count` strings without building them."""
@@ -207,7 +212,7 @@ def _read_metadata(cursor: _Cursor, pairs: int) -> dict[str, Any]:
     """Every scalar and short numeric array; vocabularies and long texts are stepped over."""
     found: dict[str, Any] = {}
     for number in range(pairs):
-        key = cursor.text(MAX_KEY_BYTES, f"metadata key {number}")
+        key = cursor.word(MAX_KEY_BYTES, f"metadata key {number}")
         if key in found:
             raise InfoptError(f"{cursor.source.name}: the metadata key {key!r} appears twice")
         kind = cursor.number("I", f"the type of {key!r}")
@@ -253,7 +258,7 @@ def _read_array(cursor: _Cursor, key: str, what: str) -> tuple[Any, ...]:
 
 
 def _read_tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
-    name = cursor.text(MAX_NAME_BYTES, "a tensor name")
+    name = cursor.word(MAX_NAME_BYTES, "a tensor name")
     what = f"the description of tensor {name!r}"
     axes = cursor.number("I", what)
     if not 1 <= axes <= 4:

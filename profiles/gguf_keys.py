@@ -41,7 +41,7 @@ class Keys:
         if value is None:
             return default or 0
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_COUNT:
-            raise self.error(f"{key} is {str(value)[:40]}, not a count")
+            raise self.error(f"{key} is {str(value)[:40]!r}, not a count")
         return value
 
     def error(self, text: str) -> InfoptError:

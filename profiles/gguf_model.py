@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from infopt.errors import InfoptError
-from infopt.profiles.geometry import FeedForward, LayerRun, Mixer, MixerKind, ModelProfile, Quantization, StateTensor
+from infopt.profiles.geometry import (
+    FeedForward,
+    FeedForwardKind,
+    LayerRun,
+    Mixer,
+    MixerKind,
+    ModelProfile,
+    Quantization,
+    StateTensor,
+)
 from infopt.profiles.gguf_header import GgufHeader, file_types, read_gguf_header
 from infopt.profiles.gguf_keys import Keys, conventions, layer_windows, refuse_other_models
 from infopt.profiles.gguf_tensors import PLAIN_TYPES, Block, TensorTable, layers_present, some
@@ -137,12 +146,13 @@ def _mixer(
         return _latent(keys, block)
     linear, small = block.count("attention"), block.count("mixer_small")
     recurrent = block.has("ssm_out", *_CONVOLUTIONS)
-    attends = block.has("attn_k") or (block.has("attn_qkv", "attn_q") and not recurrent)
+    beside = block.has("attn_k") and not block.has("ssm_conv1d_q")  # a delta-rule layer has keys, but no cache of them
+    attends = beside or (block.has("attn_qkv", "attn_q") and not recurrent)
     if not attends and not recurrent:
         return Mixer("none", linear, small)
     if not attends:
         return _recurrence(keys, block, dtype)
-    beside = _recurrence(keys, block, dtype) if recurrent else Mixer("none")
+    scan = _recurrence(keys, block, dtype) if recurrent else Mixer("none")
     heads = _heads(keys, block, hidden)
     return Mixer(
         kind,
@@ -154,8 +164,8 @@ def _mixer(
         qk_dim=heads.qk_dim,
         v_dim=heads.v_dim,
         window_tokens=window,
-        state=beside.state,
-        variant=beside.variant,
+        state=scan.state,
+        variant=scan.variant,
     )
 
 
@@ -265,8 +275,11 @@ def _feed_forward(keys: Keys, block: Block) -> FeedForward:
     down = block.tensors.get("ffn_down_exps")
     if down is None:
         width = block.tensors["ffn_down"].shape[0] if block.has("ffn_down") else 0
-        return FeedForward("dense" if mlp else "none", mlp, shared_params=shared, router_params=block.count("router"),
-                           small_params=small, intermediate=width)  # fmt: skip
+        kind: FeedForwardKind = "dense" if mlp or shared else "none"
+        router = block.count("router")
+        return FeedForward(
+            kind, mlp, shared_params=shared, router_params=router, small_params=small, intermediate=width
+        )
     experts = block.pieces["ffn_down_exps"] if len(down.shape) == 2 else down.shape[-1]
     stated, used = keys.count("expert_count", block.layer), keys.count("expert_used_count", block.layer)
     if stated != experts or not 0 < used <= experts:
@@ -289,13 +302,15 @@ def _format(keys: Keys, table: TensorTable) -> tuple[str, Quantization | None]:
     """Compute type and quantization: the name from `general.file_type`, the parts and bits from the tensors."""
     dominant = max(table.by_type, key=lambda name: table.by_type[name])
     dtype = "bf16" if dominant == "bf16" else "fp16"
-    weights, stored = (sum(column) for column in zip(*table.covered.values(), strict=True)) if table.covered else (0, 0)
-    if not weights:
+    packed = {name: size for name, size in table.by_type.items() if name not in PLAIN_TYPES}
+    parts = [part for part, count in table.packed_params.items() if 2 * count > table.params[part]]
+    if not packed or not parts:
         return PLAIN_TYPES.get(dominant, dtype), None
     name = file_types().get(keys.metadata.get("general.file_type", -1), dominant)
-    if name in PLAIN_TYPES or dominant in PLAIN_TYPES:
-        name = max((t for t in table.by_type if t not in PLAIN_TYPES), key=lambda t: table.by_type[t])
-    return dtype, Quantization(name, frozenset(table.covered), bits_per_weight=8 * stored / weights)
+    if name in PLAIN_TYPES or dominant in PLAIN_TYPES:  # then the label is not about the packed parts
+        name = max(packed, key=lambda kind: packed[kind])
+    bits = 8 * sum(table.stored[part] for part in parts) / sum(table.params[part] for part in parts)
+    return dtype, Quantization(name, frozenset(parts), bits_per_weight=bits)
 
 
 def _notes(keys: Keys, table: TensorTable) -> tuple[str, ...]:

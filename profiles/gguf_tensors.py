@@ -71,7 +71,7 @@ class TensorTable:
     blocks      layers by number, MTP layers behind the decoder's
     model       tensors outside layers by bare name
     params, stored   parameters and bytes by part
-    covered     part -> [parameters, bytes] of its tensors in a block format
+    packed_params  of `params`, those in a block format
     by_type     bytes of matrices by tensor type
     """
 
@@ -81,7 +81,7 @@ class TensorTable:
         self.model: dict[str, TensorInfo] = {}
         self.params: dict[str, int] = {}
         self.stored: dict[str, int] = {}
-        self.covered: dict[str, list[int]] = {}
+        self.packed_params: dict[str, int] = {}
         self.by_type: dict[str, int] = {}
         self._types = {tensor.name: tensor.type for tensor in tensors}
         unknown = [tensor.name for tensor in tensors if not self._sort(tensor, parse_name(tensor.name))]
@@ -125,9 +125,7 @@ class TensorTable:
         if len(tensor.shape) > 1:
             self.by_type[tensor.type] = self.by_type.get(tensor.type, 0) + tensor.stored_bytes
         if tensor.type not in PLAIN_TYPES:
-            covered = self.covered.setdefault(part, [0, 0])
-            covered[0] += counted
-            covered[1] += tensor.stored_bytes
+            self.packed_params[part] = self.packed_params.get(part, 0) + counted
 
 
 def layers_present(tensors: Iterable[TensorInfo]) -> set[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infopt.errors import InfoptError
-from infopt.profiles.files import LocalFile, read_json_file
+from infopt.profiles.files import LocalFile, read_json_file, shown
 
 _REVISION = re.compile(r"[\w.-]+(/[\w.-]+)*")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -110,6 +110,6 @@ def choose_gguf(names: list[str], quant: str | None, where: str) -> str:
     fitting = [name for name in models if wanted.search(name)]
     if len(fitting) == 1 or (quant is None and len(models) == 1):
         return (fitting or models)[0]
-    shown = ", ".join((fitting or models)[:8]) or "none at all"
+    there = ", ".join(map(shown, (fitting or models)[:8])) or "none at all"
     problem = f"several GGUF files fit {quant}" if fitting else f"no GGUF file of {quant or 'Q4_K_M'}"
-    raise InfoptError(f"{where}: {problem}; there: {shown}; name one as user/repo:QUANT")
+    raise InfoptError(f"{where}: {problem}; there: {there}; name one as user/repo:QUANT")

@@ -73,7 +73,11 @@ def shards_of(index: Mapping[str, Any], where: str) -> dict[str, list[str]]:
         raise InfoptError(f"{where}: has no weight_map: not a safetensors index")
     shards: dict[str, list[str]] = {}
     for name, shard in table.items():
-        if not isinstance(shard, str) or os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
+        if (
+            not isinstance(shard, str)
+            or os.path.basename(shard) != shard
+            or not (shard.endswith(".safetensors") and shard.isprintable())
+        ):
             raise InfoptError(f"{where}: {name[:80]!r} is in {str(shard)[:80]!r}, no plain name of a safetensors file")
         shards.setdefault(shard, []).append(name)
     if len(shards) > MAX_SHARDS:
@@ -116,8 +120,8 @@ def _checked(source: ByteSource, header: Mapping[str, Any], data_bytes: int) -> 
         dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
         if not isinstance(dtype, str) or dtype not in bits:
             raise InfoptError(f"{where} has the unknown dtype {str(dtype)[:40]!r}")
-        if not _counts(shape) or not _counts(offsets) or len(offsets) != 2 or "\0" in name:
-            raise InfoptError(f"{where} has no list of sizes as shape, or no pair of data_offsets")
+        if not _counts(shape) or not _counts(offsets) or len(offsets) != 2 or not name.isprintable():
+            raise InfoptError(f"{where} has control characters, no list of sizes as shape, or no pair of data_offsets")
         tensor = StoredTensor(name, dtype, tuple(shape), offsets[1] - offsets[0])
         if tensor.elements * bits[dtype] != tensor.stored_bytes * 8:
             raise InfoptError(f"{where} of {dtype} {shape} cannot have {tensor.stored_bytes} bytes")

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from infopt.errors import InfoptError
-from infopt.profiles.files import read_json_file
+from infopt.profiles.files import read_json_file, shown
 from infopt.profiles.geometry import ModelProfile, Quantization
 from infopt.profiles.safetensors_header import (
     INDEX_ENDING,
@@ -117,7 +117,7 @@ def weight_file(folder: str) -> str | None:
     found = indexes or [name for name in names if not name.startswith("adapter_")]
     if len(found) > 1:
         raise InfoptError(f"{folder}: {len(found)} safetensors files and no model{INDEX_ENDING} to say which are the "
-                          f"model: {', '.join(found[:4])}; name one")  # fmt: skip
+                          f"model: {', '.join(map(shown, found[:4]))}; name one")  # fmt: skip
     return os.path.join(folder, found[0]) if found else None
 
 

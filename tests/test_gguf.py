@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.profiles.files import MemoryFile
 from infopt.profiles.geometry import Mixer, ModelProfile
-from infopt.profiles.gguf_header import MAX_SKIPPED_STRINGS, parse_gguf_header, read_gguf_header, tensor_types
+from infopt.profiles.gguf_header import (
+    MAX_SKIPPED_STRINGS,
+    GgufHeader,
+    TensorInfo,
+    parse_gguf_header,
+    read_gguf_header,
+    tensor_types,
+)
 from infopt.profiles.gguf_model import profile_from_gguf, profile_from_headers
 
 Tensor = tuple[str, tuple[int, ...], str]
@@ -427,7 +434,7 @@ def test_an_unknown_architecture_with_known_tensors_is_read() -> None:
         ({"pooling_type": 4}, {}, InfoptError, ["embedding or ranking model"]),
         ({"block_count": 3}, {}, InfoptError, ["block_count is 3"]),
         ({"embedding_length": 128}, {}, InfoptError, ["embedding_length"]),
-        ({"attention__head_count_kv": "two"}, {}, InfoptError, ["head_count_kv is two, not a count"]),
+        ({"attention__head_count_kv": "two"}, {}, InfoptError, ["head_count_kv is 'two', not a count"]),
         ({"attention__head_count_kv": [2, 2]}, {}, None, []),
         ({"attention__head_count": []}, {}, None, []),
     ],
@@ -556,6 +563,8 @@ BAD_TENSORS = {
     "overlap": [tensor_entry("a", (32,), 0, 0), tensor_entry("b", (32,), 0, 32)],
     "the same name": [tensor_entry("a", (8,), 0, 0), tensor_entry("a", (8,), 0, 32)],
     "a NUL in the name": [tensor_entry("a\0b", (8,), 0, 0)],
+    "a line break in the name": [tensor_entry("a\nb", (8,), 0, 0)],
+    "an escape sequence in the name": [tensor_entry("a\x1b[31mb", (8,), 0, 0)],
 }
 HOSTILE |= {
     f"tensor with {what}": PLAIN + u64(len(entries)) + u64(0) + b"".join(entries) + b"\0" * 512
@@ -644,3 +653,34 @@ def test_changed_bytes_give_a_model_or_one_line(changes: list[tuple[int, int]]) 
 @given(st.binary(max_size=200))
 def test_noise_behind_the_magic(noise: bytes) -> None:
     read_bytes(PLAIN + noise, 8 + len(noise))
+
+
+VALUES = st.one_of(st.sampled_from([0, 1, 2, 3, 7, 1 << 31, (1 << 32) - 1, 1.5, float("nan"), "x", True]),
+                   st.sampled_from([(), (0,), (1, 2, 3), (True,) * 48]))  # fmt: skip
+BUILT = [build() for build, *_ in MODELS.values()]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_wrong_facts_give_a_model_or_one_line(data: st.DataObject) -> None:
+    """Well-formed files whose metadata and tensors contradict each other."""
+    metadata, tensors = data.draw(st.sampled_from(BUILT))
+    changed, kept = dict(metadata), list(tensors)
+    for key in data.draw(st.lists(st.sampled_from(sorted(changed)), max_size=2)):
+        changed[key] = data.draw(VALUES)
+    place = data.draw(st.integers(0, len(kept) - 1))
+    name, shape, kind = kept[place]
+    wrong = data.draw(st.lists(st.sampled_from([1, 64, 256, *shape]), min_size=1, max_size=4))
+    kept[place] = (
+        data.draw(st.sampled_from([name, "x", name + "x", name.replace("blk.", "blk.9")])),
+        tuple(wrong),
+        kind,
+    )
+    infos = tuple(TensorInfo(name, shape, kind, 0, 4) for name, shape, kind in kept)
+    message = ""
+    try:
+        got = profile_from_headers([GgufHeader("f", 3, False, changed, infos, 0)], id="x", source="f")
+        assert got.params_total == sum(got.params_by_part.values()) - sum(got.extra_params.values())
+    except InfoptError as error:
+        message = str(error)
+    assert "\n" not in message

@@ -357,6 +357,7 @@ HOSTILE = {
     "three offsets": entry(data_offsets=[0, 8, 16]),
     "a size that is not its shape's": entry(shape=[5]),
     "a NUL in a name": raw_json('{"a\\u0000b":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'),
+    "a line break in a name": raw_json('{"a\\nb":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'),
     "data missing": entry()[:-1],
     "data left over": entry() + b"\0",
 }
@@ -386,7 +387,7 @@ def test_hostile_headers_are_refused_fast_and_small(what: str, sparse_bytes: int
 @pytest.mark.parametrize(
     "weight_map",
     [None, [], {}, {"a": 1}, {"a": "../secret.safetensors"}, {"a": "/etc/passwd"}, {"a": "sub/x.safetensors"},
-     {"a": ""}, {"a": ".."}],
+     {"a": ""}, {"a": ".."}, {"a": "b\nc.safetensors"}],
 )  # fmt: skip
 def test_an_index_names_plain_files_beside_it(tmp_path: Path, weight_map: Any) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
