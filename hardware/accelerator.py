@@ -12,7 +12,13 @@ MemoryClass = Literal["hbm", "gddr", "lpddr", "ddr"]
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """Where one figure came from."""
+    """Where one figure came from, and what kind of knowledge it is.
+
+    vendor    published by the vendor (a price: by the provider), mostly read in public copies that cite it
+    measured  read off a device by somebody
+    assumed   derived, taken from a sibling, or recalled (then the source says so)
+    user      given by the user
+    """
 
     kind: Kind
     source: str
