@@ -1,0 +1,213 @@
+"""The pages: what is computed in them is as computed now, every command shown runs, every link leads somewhere.
+
+Stale pages are refreshed by `python tools/docs_formulas.py` and `python tools/docs_tables.py`.
+"""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from infopt.studies.claim_figures import FIGURES
+from infopt.studies.reproduce import reproduce
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+WRITTEN = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("index", "sources", "memory", "formats"))]
+REFRESH = "stale: run `python tools/{}`"
+
+
+def tool(name: str) -> ModuleType:
+    """A script of tools/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLES = tool("docs_tables")
+FORMULAS = tool("docs_formulas")
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def fenced(language: str, text: str) -> list[str]:
+    """Contents of the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def shown_commands() -> list[str]:
+    """Arguments of every `infopt` command line in the pages that are not shown with their output."""
+    lines = [line for path in PAGES for block in fenced("sh", text_of(path)) for line in block.splitlines()]
+    found = (re.match(r"(?:\.venv/bin/)?infopt (?P<arguments>[^#]*)", line) for line in lines)
+    return sorted({match["arguments"].strip() for match in found if match})
+
+
+def test_formulas_are_those_of_the_code() -> None:
+    assert text_of(ROOT / "docs" / "formulas.md") == FORMULAS.page(), REFRESH.format("docs_formulas.py")
+
+
+def test_every_ledger_is_in_the_formulas() -> None:
+    names = {path.stem for path in FORMULAS.ledgers()}
+    assert names | set(FORMULAS.HELPERS) == {path.stem for path in (ROOT / "ledgers").glob("*.py")}
+
+
+@pytest.mark.parametrize("page", TABLES.PAGES)
+def test_computed_parts_are_current(page: str) -> None:
+    """Tables between markers, and the output under every `$ infopt` line."""
+    text = text_of(ROOT / page)
+    assert TABLES.filled(text) == text, REFRESH.format("docs_tables.py")
+
+
+def test_every_block_is_used_once() -> None:
+    used = [name for page in TABLES.PAGES for name in re.findall(r"<!-- begin: ([\w-]+) -->", text_of(ROOT / page))]
+    assert sorted(used) == sorted(TABLES.BLOCKS)
+
+
+def test_a_stale_page_would_be_noticed() -> None:
+    text = text_of(ROOT / "docs" / "formats.md")
+    assert TABLES.filled(text.replace("10.74", "10.73")) == text
+
+
+def test_console_blocks_have_one_command_each() -> None:
+    for path in PAGES:
+        for block in fenced("console", text_of(path)):
+            assert block.startswith("$ infopt "), path.name
+            assert block.count("\n$ ") == 0, path.name
+
+
+@pytest.mark.parametrize("arguments", shown_commands())
+def test_shown_commands_run(arguments: str) -> None:
+    status, output = TABLES.run(arguments)
+    assert status == 0, output
+    assert output
+
+
+def test_first_commands_of_the_readme_are_make_plan_and_make_test() -> None:
+    head = text_of(ROOT / "README.md").splitlines()
+    assert [line.split("#")[0].strip() for line in head if line.startswith("    make ")] == ["make plan", "make test"]
+    assert head.index(next(line for line in head if "make plan" in line)) < 5
+
+
+def test_make_plan_prints_what_the_readme_shows() -> None:
+    recipe = re.search(r"^plan:.*\n\t\$\(BIN\)/(infopt .*)$", text_of(ROOT / "Makefile"), re.MULTILINE)
+    assert recipe is not None
+    assert fenced("console", text_of(ROOT / "README.md"))[0].startswith(f"$ {recipe[1]}\n")
+
+
+def test_readme_names_the_commands_that_exist_and_no_other() -> None:
+    _, helped = TABLES.run("--help")
+    existing = set(re.findall(r"^  (\w+)  ", helped.partition("Commands:")[2], re.MULTILINE))
+    section = text_of(ROOT / "README.md").partition("## Commands")[2]
+    named = set(re.findall(r"^\| `infopt (\w+)", section, re.MULTILINE))
+    assert named == existing
+
+
+def test_exit_statuses_of_the_readme() -> None:
+    """One command for each status that one command can show."""
+    small = "plan --model 8b --ctx 8k --hw"
+    for arguments, status in (
+        (f"{small} h100", 0),
+        ("plan --model 70b --ctx 32k --hw h100", 1),
+        (f"{small} h1000", 2),
+        ("plan --model nonsense", 2),
+    ):
+        assert TABLES.run(arguments)[0] == status, arguments
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = re.sub(r"```.*?```", "", text_of(path), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), f"{path.name} -> {target}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_machine_paths_and_no_advertising(path: Path) -> None:
+    words = text_of(path).lower()
+    assert not re.search(r"/work/|/tmp/|pypi\.org|files\.pythonhosted", words)
+    assert not re.search(
+        r"\b(blazing|seamless\w*|powerful|effortless\w*|cutting-edge|state-of-the-art|simply)\b", words
+    )
+
+
+def test_index_names_every_page() -> None:
+    index = text_of(ROOT / "docs" / "index.md")
+    for path in (ROOT / "docs").glob("*.md"):
+        assert path.name == "index.md" or f"({path.name})" in index, path.name
+
+
+ITEMS = {item.id: item for item in reproduce()}
+
+
+def low(id: str) -> float:
+    ours = ITEMS[id].ours
+    assert ours is not None
+    return ours.low
+
+
+def with_head_for_every_token() -> float:
+    """Prompt at which attention overtakes the matrices of a 70B when the head runs for every token."""
+    return 2 * 69_503_033_344 / (80 * 64 * 256)
+
+
+# What docs/sources.md says in prose, and where the figure comes from.
+PROSE = [
+    ("the 139 GB of a 16-bit 70B", low("d1-batch-1-bytes") / 1e9, 139),
+    ("take 46.3 ms", low("d1-batch-8-tpot") * 1e3, 46.3),
+    ("60.7 ms", ITEMS["d1-batch-64-tpot"].values["with_kv"] * 1e3, 60.7),
+    ("| 32,768 (32 Ki) | 10.74 GB", low("d1-kv-32k") / 1e9, 10.74),
+    ("| 5.37 GB |", ITEMS["d1-kv-32k"].values["eight_k"] / 1e9, 5.37),
+    ("| 32,000 | 10.49 GB | 5.24 GB", ITEMS["d1-kv-32k"].values["eight"] / 1e9, 5.24),
+    ("2.62 GB |", ITEMS["d1-kv-32k-quantized"].values["four"] / 1e9, 2.62),
+    ("imply $0.900 an hour", ITEMS["d3-cost-naive"].values["hour"], 0.900),
+    ("$0.864 for the other four", ITEMS["d3-cost-vllm"].values["hour"], 0.864),
+    ("$4.80", 0.864 * 1e6 / (50 * 3600), 4.80),
+    ("$3.99 an hour", ITEMS["d3-cost-int4"].values["ours"], 3.99),
+    ("6.95 TB/s", ITEMS["d3-rate-naive"].values["needed"] / 1e12, 6.95),
+    ("at most 24", low("d3-rate-naive"), 24.1),
+    ("about 37 billion", low("d3-parallel-from-175b") / 1e9, 37.1),
+    ("at 104,450", ITEMS["d3-ttft-attention"].values["root"], 104_450),
+    ("at 106,052", with_head_for_every_token(), 106_052),
+    ("4.6 times slower", low("d3-flash-attention"), 4.61),
+    ("about 20,000 tokens", ITEMS["d3-flash-attention"].values["two"], 20_000),
+    ("3.4 times with few short sequences", low("d3-rate-int4"), 3.4),
+    ("worth 7 %", (low("d3-rate-prompt-cache") - 1) * 100, 7),
+    ("about a tenth of the machine's time", ITEMS["d3-rate-prompt-cache"].values["share"], 0.094),
+    ("the table says 24", ITEMS["d3-stack-gain"].values["without"], 24),
+]
+
+
+@pytest.mark.parametrize(("words", "computed", "said"), PROSE, ids=[words for words, _, _ in PROSE])
+def test_figures_in_the_prose_of_sources(words: str, computed: float, said: float) -> None:
+    assert words in " ".join(text_of(ROOT / "docs" / "sources.md").split())
+    assert computed == pytest.approx(said, rel=0.02)
+
+
+def test_peers_table_rests_on_the_right_answers() -> None:
+    """The column called right is geometry: what tests/data/nine_models.csv holds, in GiB."""
+    rows = {line.split(",")[0]: line.split(",") for line in text_of(ROOT / "tests/data/nine_models.csv").splitlines()}
+    for line in text_of(TABLES.PEERS).splitlines()[1:]:
+        model, _, context, right, *_ = line.split(",")
+        assert int(context) == int(rows[model][1])
+        assert float(right) == pytest.approx(float(rows[model][4]) * 1e9 / 2**30, rel=0.005)
+
+
+def test_shown_commands_are_found() -> None:
+    assert len(shown_commands()) >= 8
+    assert all(shlex.split(arguments) for arguments in shown_commands())
+
+
+def test_figures_have_a_docstring_or_a_plain_name() -> None:
+    """A figure whose name does not say it all has its equation beside it."""
+    plain = {"kv_element", "weights_saving", "sequences_held", "device_bandwidth", "device_peak"}
+    plain |= {"rent_per_hour", "rent_per_month"}
+    assert {name for name, found in FIGURES.items() if not found.function.__doc__} == plain
