@@ -82,6 +82,7 @@ class Family(Record):
 
     # token mixing
     layer_kinds: list[str] = Field(["full"])
+    last_full: bool = False
     shared_cache: bool = False
     wide_when_shared: Switch | None = None
     attention: Literal["grouped", "latent", "indexed", "compressed"] = "grouped"
@@ -97,6 +98,7 @@ class Family(Record):
     qk_norm_bias: bool = False
     output_gate: Literal["none", "elementwise", "per_head"] = "none"
     output_gate_when: Switch = True
+    gate_bias: Switch = False
     sinks: Switch = False
     shared_kv_value: Switch = False
     own_index: Switch = True
@@ -115,6 +117,7 @@ class Family(Record):
     router_small: list[str | int] = Field([])
     shared: Literal["none", "count", "width", "count_width"] = "none"
     shared_gate: bool = False
+    shared_bias: Switch = False
     dense_beside_experts: bool = False
 
     # multi-token prediction

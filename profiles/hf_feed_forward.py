@@ -7,9 +7,9 @@ from infopt.profiles.hf_keys import Keys
 NO_FEED_FORWARD = FeedForward("none")
 
 
-def dense(keys: Keys, family: Family) -> FeedForward:
-    """3 H I gated, 2 H I plain; biases I (twice when gated) + H."""
-    hidden, wide = keys.count("hidden"), dense_width(keys, family)
+def dense(keys: Keys, family: Family, times: int = 1) -> FeedForward:
+    """3 H I gated, 2 H I plain; biases I (twice when gated) + H; `times` as wide."""
+    hidden, wide = keys.count("hidden"), times * dense_width(keys, family)
     matrices = 3 if family.gated else 2
     small = (matrices - 1) * wide + hidden if keys.switch(family.mlp_bias) else 0
     small += sum(keys.evaluate(term) for term in family.mlp_small)
@@ -42,10 +42,10 @@ def shared_width(keys: Keys, family: Family, expert_width: int) -> int:
     return number * expert_width
 
 
-def mixture(keys: Keys, family: Family) -> FeedForward:
+def mixture(keys: Keys, family: Family, times: int = 1) -> FeedForward:
     """E experts of 3 H Im (2 H Im plain), a router of H E, shared experts beside them.
 
-    A latent expert works in `moe_latent_size`, with one projection down and one up per layer.
+    A dense MLP beside the experts may be `times` as wide. A latent expert works in `moe_latent_size`, with one projection down and one up per layer.
     """
     hidden, number, chosen = keys.count("hidden"), keys.count("experts"), keys.count("experts_per_token")
     wide = keys.count("expert_intermediate")
@@ -59,7 +59,8 @@ def mixture(keys: Keys, family: Family) -> FeedForward:
     router += ways if keys.switch(family.router_bias) else 0
     shared_params = matrices * hidden * shared + (hidden if shared and family.shared_gate else 0)
     shared_params += 2 * hidden * inner if inner != hidden else 0
-    beside = dense(keys, family) if family.dense_beside_experts else NO_FEED_FORWARD
+    shared_bias = (matrices - 1) * shared + hidden if shared and keys.switch(family.shared_bias) else 0
+    beside = dense(keys, family, times) if family.dense_beside_experts else NO_FEED_FORWARD
     return FeedForward(
         "mixture",
         mlp_params=beside.mlp_params,
@@ -69,7 +70,7 @@ def mixture(keys: Keys, family: Family) -> FeedForward:
         expert_small_params=(matrices - 1) * wide + inner if keys.switch(family.expert_bias) else 0,
         shared_params=shared_params,
         router_params=router,
-        small_params=beside.small_params,
+        small_params=beside.small_params + shared_bias,
         intermediate=wide,
     )
 
@@ -77,7 +78,9 @@ def mixture(keys: Keys, family: Family) -> FeedForward:
 def feed_forward(keys: Keys, family: Family, kind: str) -> FeedForward:
     """The feed-forward of a layer of `kind`: `dense`, `wide` (twice as wide), `moe...`, or `linear` (one matrix)."""
     if kind.startswith("moe"):
-        return mixture(keys, family)
+        return mixture(keys, family, 2 if kind == "moe_wide" else 1)
+    if kind == "wide":
+        return dense(keys, family, 2)
     if kind == "linear":
         return FeedForward("dense", mlp_params=keys.count("hidden") ** 2)
     return dense(keys, family)

@@ -138,11 +138,11 @@ class Keys:
         """The first spelling present with a value that is not null, and that value; else ('', None)."""
         if name in self.rules.fixed:
             return name, self.rules.fixed[name]
-        own = self.overrides.get(self.layer) if self.layer is not None else None
+        own = (self.overrides.get(self.layer) if self.layer is not None else None) or {}
         for key in self.spellings(name):
-            if own and key in own:
+            if key.removeprefix("layer.") in own:
                 self.per_layer = True
-                return key, own[key]
+                return key, own[key.removeprefix("layer.")]
             value: Any = self.config
             for step in key.split("."):
                 value = value.get(step) if isinstance(value, Mapping) else None

@@ -326,11 +326,14 @@ def layer_plan(keys: Keys, family: Family, layers: int) -> list[tuple[str, str]]
     """(mixer kind, feed-forward kind) of every layer."""
     mixers = _first_answer(keys, family, layers, family.layer_kinds, LAYER_RULES)
     feed_forwards = _first_answer(keys, family, layers, family.feed_forwards, FEED_FORWARD_RULES)
+    if family.last_full:
+        mixers[-1] = "full"
     if family.shared_cache:
         mixers = _share_cache(keys, mixers)
     if family.wide_when_shared is not None and keys.switch(family.wide_when_shared):
-        shared = (kind.startswith("shared") for kind in mixers)
-        feed_forwards = ["wide" if is_shared else kind for is_shared, kind in zip(shared, feed_forwards, strict=True)]
+        shared = [kind.startswith("shared") for kind in mixers]
+        wide = {"dense": "wide", "moe": "moe_wide"}
+        feed_forwards = [wide[kind] if own else kind for own, kind in zip(shared, feed_forwards, strict=True)]
     return list(zip(mixers, feed_forwards, strict=True))
 
 

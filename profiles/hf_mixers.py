@@ -37,12 +37,12 @@ def grouped_query(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
         raise keys.error(f"{q} attention heads are not a multiple of {kv} key-value heads")
     rank = keys.maybe("query_rank")
     query = hidden * rank + rank * q * d if rank else hidden * q * d
-    key_value = 0 if kind == "shared" else hidden * kv * d
-    if kind != "shared" and not keys.switch(family.shared_kv_value):
-        key_value += hidden * kv * dv
     own_kv = 0 if kind == "shared" else kv
+    kv_width = own_kv * (d if keys.switch(family.shared_kv_value) else d + dv)
+    key_value = hidden * kv_width
     small = qk_norm_params(keys, family, q, own_kv, d) + (rank or 0)
-    small += q * d + own_kv * (d + dv) if keys.switch(family.qkv_bias) else 0
+    small += q * d + kv_width if keys.switch(family.qkv_bias) else 0
+    small += q * dv if keys.switch(family.gate_bias) else 0
     small += hidden if keys.switch(family.o_bias) else 0
     small += q if keys.switch(family.sinks) else 0
     index_heads = keys.count("index_n_heads") if family.grouped_index else 0
