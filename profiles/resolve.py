@@ -197,4 +197,6 @@ def _in_format(profile: ModelProfile, quant: str, note: str) -> ModelProfile:
 
 def _unknown(text: str, *, online: bool) -> InfoptError:
     remedy = "give org/name to ask the hub" if online else "add --online to ask the hub, or give a path"
-    return unknown_name("model", text, [*catalogue_names(), *aliases()], remedy)
+    ids = catalogue_names()
+    known = ids if "/" in text else [*(id.rpartition("/")[2] for id in ids), *aliases()]
+    return unknown_name("model", text, known, remedy)
