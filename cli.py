@@ -16,11 +16,16 @@ from infopt.errors import InfoptError
 
 GOOD, FAILS, WRONG_USAGE, UNDETERMINED, INTERRUPTED = 0, 1, 2, 4, 130
 STATUSES = "Exit status: 0 fits, 1 does not fit, 2 wrong usage or unreadable input, 4 undetermined (a fact is missing)."
+ALL_STATUSES = (
+    "Exit status: 0 good; 1 does not fit, gate failed or target missed; 2 wrong usage or unreadable input; "
+    "3 nothing to check; 4 undetermined (a fact is missing)."
+)
 ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
 
 app = typer.Typer(
     name="infopt",
-    help="Will a model fit, how fast can it be, and which optimization pays.",
+    help="Will a model fit, how fast can it be, and which optimization pays.\n\n\b\ninfopt plan --model 70b --ctx 32k",
+    epilog=f"32k means 32768 tokens. {ALL_STATUSES}",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -51,11 +56,12 @@ def plan(
 ) -> None:
     """Memory, bandwidth and compute of one scenario; without --hw, the hardware that holds it.
 
+    \b
     infopt plan --model 70b --ctx 32k
-
     infopt plan --model 70b --ctx 32k --hw h100:4 --batch 8 --explain
+    infopt plan --model ./config.json --hw "2x rtx 4090" --weights int4 --json
 
-    32k means 32768 tokens.
+    32k means 32768 tokens. Times are floors (at least this long), not estimates.
     """
     from infopt.profiles.resolve import resolve_model
 
@@ -93,6 +99,7 @@ def models_list(
 ) -> None:
     """The models of the catalogue.
 
+    \b
     infopt models list qwen3 --long
     """
     from infopt.reports.render import render_models
@@ -112,6 +119,7 @@ def models_show(
 ) -> None:
     """Geometry, parameters, active parameters and cache of one model, written out.
 
+    \b
     infopt models show gpt-oss-120b --ctx 128k
     """
     from infopt.profiles.resolve import resolve_model
@@ -129,6 +137,7 @@ def models_import(
 ) -> None:
     """A catalogue record (YAML) of a model's own files: the fields of its config that decide.
 
+    \b
     infopt models import ./my-model/config.json --id me/my-model --out me__my-model.yaml
     """
     from infopt.reports.files import write_text, yaml_text
@@ -146,6 +155,7 @@ def models_import(
 def hardware_list(output: OutputOptions, pattern: Pattern = None) -> None:
     """The accelerators infopt knows.
 
+    \b
     infopt hardware list h100
     """
     from infopt.reports.render import render_hardware_list
@@ -162,6 +172,7 @@ def hardware_show(
 ) -> None:
     """One accelerator: each figure with its kind and source.
 
+    \b
     infopt hardware show h100
     """
     from infopt.hardware.names import resolve_hardware
@@ -178,6 +189,7 @@ def reproduce(
 ) -> None:
     """Every number of the three source documents beside what the ledgers say, and why they differ.
 
+    \b
     infopt reproduce --document 1
     """
     from infopt.reports.render import render_reproduction
@@ -197,6 +209,7 @@ def validate(
 ) -> None:
     """Predictions beside published measurements: errors by group, and what was left out and why.
 
+    \b
     infopt validate --predictions rows.csv
     """
     from infopt.reports.files import write_text
@@ -218,6 +231,7 @@ def schema(
 ) -> None:
     """The JSON Schema of what a command prints with --json.
 
+    \b
     infopt schema plan
     """
     from infopt.reports.schemas import schema_names, schema_text
@@ -238,13 +252,15 @@ def command() -> str:
 
 
 def emit(text: str) -> None:
-    """Print a result; a reader who leaves early (`| head -1`) is no failure."""
+    """Print a result; a reader who leaves early (`| head -1`) is no failure, a full disk is."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # What is still buffered must go nowhere, or the interpreter complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise InfoptError(f"the output cannot be written: {error.strerror}") from error
 
 
 def fail(message: str, status: int, arguments: Sequence[str]) -> int:
@@ -281,4 +297,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `infopt` program."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.exit(run(sys.argv[1:]))

@@ -42,7 +42,7 @@ def _parts(plan: Plan, explain: bool) -> Iterator[RenderableType]:
         ]
     )
     yield ""
-    yield Text(words.verdict_word(plan), style=STYLES[plan.fits]).append(f": {words.verdict_words(plan)}", style="none")
+    yield Text().append(words.verdict_word(plan), style=STYLES[plan.fits]).append(f": {words.verdict_words(plan)}")
     yield from _remedies(plan)
     yield ""
     yield from _memory(plan)
@@ -81,6 +81,8 @@ def _memory(plan: Plan) -> Iterator[RenderableType]:
     table.add_column(no_wrap=True)
     start = 0.0
     for term in m.terms:
+        if not term.value:
+            continue
         end = start + term.value
         style = COLOURS.get(term.name, OTHER_COLOUR)
         table.add_row(words.term_name(term.name), _gib(term.value), bar(start, end, whole, cells, style))

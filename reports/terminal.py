@@ -39,8 +39,8 @@ def to_text(parts: Iterable[RenderableType]) -> str:
 
 def heading(text: str, note: str = "") -> Text:
     """A section's name, with a remark in plain."""
-    line = Text(text, style="bold")
-    return line.append(f"  {note}", style="not bold dim") if note else line
+    line = Text().append(text, style="bold")
+    return line.append(f"  {note}", style="dim") if note else line
 
 
 def facts(rows: Iterable[tuple[str, str]], label_width: int = 13) -> Padding:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from infopt.hardware.accelerator import Accelerator
-from infopt.studies.derivations import Line
+from infopt.studies.derivations import Line, rank_bytes_per_sequence
 from infopt.studies.planning import Plan
 from infopt.units import (
     format_bytes,
@@ -117,6 +117,8 @@ def _room_words(plan: Plan) -> str:
     if m.max_sequences >= UNLIMITED_SEQUENCES:
         return "the model caches nothing per token: sequences are not limited by memory"
     room = f"{counted(m.max_sequences * s.dp, 'sequence')} of {format_tokens(s.context_tokens)} tokens"
+    if m.kv_bytes_per_sequence == 0:
+        return f"{counted(m.max_sequences * s.dp, 'sequence')}, whatever their length: only a fixed state is kept"
     limit = s.model.max_position_tokens
     why = ", the model's limit" if m.max_context_tokens == limit else ""
     return f"{room}; the longest single one {format_whole(m.max_context_tokens)} tokens{why}"
@@ -132,7 +134,7 @@ def _short_words(plan: Plan) -> str:
 
 def _undetermined_words(plan: Plan) -> str:
     if plan.memory.unknown:
-        return f"not known: {', '.join(plan.memory.unknown)}; without them {_room_words(plan)}"
+        return f"{'; '.join(plan.memory.unknown)}; leaving that out, {_room_words(plan)}"
     return "what is needed lies within the error of constants that are not known for this engine version"
 
 
@@ -197,10 +199,11 @@ def reserved_words(plan: Plan) -> str:
     s, page = plan.scenario, plan.memory.layout
     if not page.kinds:
         return "the engine reserves no blocks: nothing is cached per token"
-    reserved = page.request_bytes(s.context_tokens)
+    reserved, used = page.request_bytes(s.context_tokens), rank_bytes_per_sequence(plan)
+    of_it = "" if abs(reserved - used) < 0.005 * used else f", of which {format_gib(used)} are used"
     groups = f" in {page.groups} groups of {page.group_layers} layers" if page.groups > 1 else ""
     blocks = f"{format_whole(page.request_blocks(s.context_tokens))} blocks of {page.block_tokens} tokens{groups}"
-    return f"{s.engine.engine} reserves {format_gib(reserved)} per sequence on each device: {blocks}"
+    return f"{s.engine.engine} reserves {format_gib(reserved)} per sequence on each device{of_it}: {blocks}"
 
 
 def pool_words(plan: Plan) -> str:
@@ -208,7 +211,7 @@ def pool_words(plan: Plan) -> str:
     return (
         f"{format_gib(m.kv_pool_bytes_per_gpu)} on each device "
         f"({format_gib(m.kv_pool_low_bytes)} to {format_gib(m.kv_pool_high_bytes)}): "
-        f"{format_whole(m.kv_pool_tokens)} tokens"
+        f"{plan.scenario.engine.engine} prints {format_whole(m.kv_pool_tokens)} tokens"
     )
 
 

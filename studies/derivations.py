@@ -5,8 +5,9 @@ A derivation is the equation with its numbers, as one would check it by hand.
 
 from dataclasses import dataclass
 
-from infopt.ledgers.cache import layer_bytes_per_token, layer_state_bytes, model_cache, state_element_bytes
+from infopt.ledgers.cache import cache_sizes, layer_bytes_per_token, layer_state_bytes, model_cache, state_element_bytes
 from infopt.ledgers.compute import attention_flop_per_token, attention_prefill_flop
+from infopt.ledgers.scenario import stages
 from infopt.profiles.formats import KvFormat
 from infopt.profiles.geometry import LayerRun, Mixer, ModelProfile
 from infopt.studies.planning import Plan
@@ -245,6 +246,13 @@ def _hardware(plan: Plan) -> list[Line]:
 def _datum(plan: Plan, field: str) -> tuple[str, str]:
     datum = plan.scenario.accelerator.data.get(field)
     return (datum.kind, datum.source) if datum else ("assumed", "no source on record")
+
+
+def rank_bytes_per_sequence(plan: Plan) -> float:
+    """Logical cache and state of one sequence on the device that decides, to compare with what is reserved there."""
+    s = plan.scenario
+    sizes = cache_sizes(stages(s.model, s.pp)[plan.memory.stage], s.kv, s.model.compute_dtype, s.tp)
+    return float(sizes.kv_bytes_per_sequence(s.context_tokens)) + sizes.state_bytes
 
 
 def layer_group_words(run: LayerRun) -> str:
