@@ -11,13 +11,12 @@ from functools import cache
 from typing import Any
 
 from infopt.errors import InfoptError
-from infopt.profiles.gguf_header import DATA, TensorInfo
+from infopt.profiles.gguf_header import DATA, TensorInfo, tensor_types
 from infopt.records import read_yaml
 
 _BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)")
 _EXPERT_OF_OLD_FILES = re.compile(r"(ffn_(?:gate|up|down))\.\d{1,5}")
 _SUFFIXES = ("weight", "bias", "scale", "input_scale")
-PLAIN_TYPES = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +123,14 @@ class TensorTable:
         self.params[part] = self.params.get(part, 0) + counted
         if len(tensor.shape) > 1:
             self.by_type[tensor.type] = self.by_type.get(tensor.type, 0) + tensor.stored_bytes
-        if tensor.type not in PLAIN_TYPES:
+        if tensor.type in packed_types():
             self.packed_params[part] = self.packed_params.get(part, 0) + counted
+
+
+@cache
+def packed_types() -> frozenset[str]:
+    """Tensor types that store weights in blocks with a scale."""
+    return frozenset(name for name, weights, _ in tensor_types().values() if weights > 1)
 
 
 def layers_present(tensors: Iterable[TensorInfo]) -> set[int]:

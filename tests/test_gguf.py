@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.profiles.files import MemoryFile
+from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import Mixer, ModelProfile
 from infopt.profiles.gguf_header import (
     MAX_SKIPPED_STRINGS,
     GgufHeader,
     TensorInfo,
+    file_types,
     parse_gguf_header,
     read_gguf_header,
     tensor_types,
@@ -331,6 +333,14 @@ def test_format_name_and_exact_bits() -> None:
     assert profile(*llama_8b("bf16")).quantization is None
     assert profile(*llama_8b("bf16")).compute_dtype == "bf16"
     assert profile(*llama_8b("f16")).compute_dtype == "fp16"
+    whole = profile(*llama_8b("f32"))
+    assert whole.quantization is not None
+    assert (whole.compute_dtype, whole.quantization.format) == ("fp16", "fp32")
+
+
+@pytest.mark.parametrize("name", sorted(set(file_types().values())))
+def test_every_label_of_a_file_is_a_weight_format(name: str) -> None:
+    assert load_weight_format(name).bits_per_weight > 1
 
 
 # --- smaller architectures ------------------------------------------------------------------------
