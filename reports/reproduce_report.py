@@ -90,7 +90,7 @@ def _document(number: int, items: Sequence[Item], width: int) -> str:
     ours = max(len("ours"), *(len(item.ours_text) for item in items))
     lines = [*textwrap.wrap(f"Document {number}: {titles()[number]}", width), ""]
     head = f"{'':7}  {'theirs':>{theirs}}  {'ours':>{ours}}"
-    if len(head) <= width:
+    if width - len(head) >= NARROW:
         lines.append(head)
     for item in items:
         figures = f"{item.status:7}  {item.theirs_text:>{theirs}}  {item.ours_text:>{ours}}"
@@ -98,26 +98,30 @@ def _document(number: int, items: Sequence[Item], width: int) -> str:
     return "\n".join(lines)
 
 
+def _explanation(item: Item) -> str:
+    """The assumption, and where facts in it come from."""
+    return f"{item.assumption} (source: {item.source})" if item.source else item.assumption
+
+
 def _beside(figures: str, item: Item, width: int) -> list[str]:
     """Figures on the left, words on the right."""
     room = width - len(figures) - 2
     words = textwrap.wrap(item.statement, room) + textwrap.wrap(
-        item.assumption, room, initial_indent=INDENT, subsequent_indent=INDENT
+        _explanation(item), room, initial_indent=INDENT, subsequent_indent=INDENT
     )
     left = [figures, *[" " * len(figures)] * (len(words) - 1)]
     return [f"{figure}  {word}".rstrip() for figure, word in zip(left, words, strict=True)]
 
 
 def _under(item: Item, width: int) -> list[str]:
-    """Words first, figures and explanation under them."""
-    figures = f"{item.status}: theirs {item.theirs_text}, ours {item.ours_text}"
-    room = max(width, 20)
-    lines = textwrap.wrap(item.statement, room)
-    for text in (figures, item.assumption):
-        lines += textwrap.wrap(text, room, initial_indent=INDENT, subsequent_indent=INDENT)
-    return lines
+    """Status on the left, everything else under each other beside it."""
+    left = f"{item.status:7}  "
+    room = max(width - len(left), 20)
+    figures = f"theirs {item.theirs_text}, ours {item.ours_text}"
+    words = [line for text in (item.statement, figures, _explanation(item)) for line in textwrap.wrap(text, room)]
+    return [f"{left if place == 0 else ' ' * len(left)}{word}" for place, word in enumerate(words)]
 
 
 def _markdown_row(item: Item) -> str:
-    cells = (item.section, item.statement, item.theirs_text, item.ours_text, item.status, item.assumption)
+    cells = (item.section, item.statement, item.theirs_text, item.ours_text, item.status, _explanation(item))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -240,6 +240,13 @@ def format_gain(model: str, hw: str, gpus: int, weights: str, kv: str, tokens: i
     return tpot_floor(model, hw, gpus, "bf16", *rest) / tpot_floor(model, hw, gpus, weights, *rest)
 
 
+@figure("ratio")
+def kv_gain(model: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, batch: int) -> float:
+    """Speed with a KV format over a 16-bit cache, at the floors."""
+    same = (model, hw, gpus, weights)
+    return tpot_floor(*same, "bf16", tokens, batch) / tpot_floor(*same, kv, tokens, batch)
+
+
 @figure("sequences")
 def batch_at_format_gain(model: str, hw: str, gpus: int, weights: str, kv: str, tokens: int, gain: float) -> float:
     """Batch at which a weight format is still `gain` times as fast: (W16 + B K) / (Wq + B K) = gain."""
@@ -278,6 +285,12 @@ def ridge_batch(model: str, hw: str, gpus: int, weights: str, kv: str, tokens: i
 @figure("bytes_per_s")
 def device_bandwidth(hw: str) -> float:
     return device_of(hw).accelerator.bandwidth_bytes_per_s
+
+
+@figure("ratio")
+def bandwidth_ratio(hw: str, over: str) -> float:
+    """Bandwidth of a device over that of another."""
+    return device_bandwidth(hw) / device_bandwidth(over)
 
 
 @figure("flop_per_s")

@@ -13,7 +13,6 @@ from infopt.units import (
     format_bytes_per_s,
     format_count,
     format_flop_per_s,
-    format_seconds,
     format_share,
     format_usd,
     format_whole,
@@ -123,7 +122,7 @@ def _counted(one: str, several: str) -> Unit:
 
 UNITS: dict[str, Unit] = {
     "bytes": Unit(parse_bytes, format_bytes),
-    "s": Unit(parse_seconds, format_seconds),
+    "s": Unit(parse_seconds, lambda value: f"{_plain(value * 1e3)} ms"),
     "bytes_per_s": Unit(parse_bytes_per_s, format_bytes_per_s),
     "flop_per_s": Unit(parse_flop_per_s, format_flop_per_s),
     "share": Unit(parse_share, format_share),

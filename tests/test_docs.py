@@ -118,6 +118,7 @@ def test_exit_statuses_of_the_readme() -> None:
         ("plan --model 70b --ctx 32k --hw h100", 1),
         (f"{small} h1000", 2),
         ("plan --model nonsense", 2),
+        ("plan --model 8b --hw l4 --ctx 24k --engine-version 0.33.0", 4),
     ):
         assert TABLES.run(arguments)[0] == status, arguments
 

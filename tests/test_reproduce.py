@@ -8,8 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
+from infopt.ledgers.cost import usd_per_million_tokens
 from infopt.reports.reproduce_report import as_dict, csv_text, markdown, render
 from infopt.studies import claim_techniques
 from infopt.studies.claim_figures import FIGURES, evaluate
@@ -228,6 +231,28 @@ def test_expected_tokens() -> None:
     assert claim_techniques.expected_tokens(5, 0.0) == 1
     assert claim_techniques.expected_tokens(5, 1.0) == 6
     assert claim_techniques.expected_tokens(2, 0.5) == 1.75
+
+
+@given(st.integers(1, 200), st.floats(0.1, 2.5), st.floats(1.01, 2.0))
+@settings(max_examples=25)
+def test_static_loss_grows_with_batch_and_spread(batch: int, spread: float, factor: float) -> None:
+    loss = claim_techniques.static_loss(batch, spread)
+    assert loss >= 1 - 1e-3
+    assert claim_techniques.static_loss(batch + 1, spread) >= loss - 1e-9
+    assert claim_techniques.static_loss(batch, spread * factor) >= loss - 1e-3
+
+
+@given(st.integers(1, 16), st.floats(0, 1), st.floats(0, 1))
+def test_expected_tokens_lie_between_one_and_all(drafted: int, a: float, b: float) -> None:
+    low_end, high_end = sorted((a, b))
+    fewer, more = (claim_techniques.expected_tokens(drafted, share) for share in (low_end, high_end))
+    assert 1 <= fewer <= more * (1 + 1e-9)
+    assert more <= (drafted + 1) * (1 + 1e-9)
+
+
+@given(st.floats(1, 1e5), st.floats(0.001, 100))
+def test_rent_and_price_are_inverse(rate: float, price: float) -> None:
+    assert usd_per_million_tokens(figure("implied_rent", price=price, rate=rate), rate) == pytest.approx(price)
 
 
 def test_one_document_at_a_time() -> None:
