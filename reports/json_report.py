@@ -77,6 +77,7 @@ def _hardware(plan: Plan) -> dict[str, Any]:
         "memory_bytes": s.accelerator.usable_memory_bytes,
         "bandwidth_bytes_per_s": s.accelerator.bandwidth_bytes_per_s,
         "calibration": s.accelerator.calibration,
+        "resolved_as": plan.resolved_as,
     }
 
 

@@ -71,7 +71,9 @@ def _floor_rows(plan: Plan) -> Iterator[Sequence[str]]:
 
 
 def _remarks(plan: Plan) -> Iterator[str]:
-    remarks = [f"Assumed: {a.text}" for a in plan.assumptions] + [f"Note: {text}" for text in words.page_caveats(plan)]
+    remarks = [f"Assumed: {text}" for text in words.assumptions(plan)] + [
+        f"Note: {text}" for text in words.page_caveats(plan)
+    ]
     if remarks:
         yield ""
         yield from (f"- {escape(text)}" for text in remarks)

@@ -34,8 +34,8 @@ def _parts(choices: Choices, command: str) -> Iterator[RenderableType]:
     yield facts(
         [
             ("model", words.model_words(first)),
-            ("engine", words.engine_words(first)),
-            ("load", words.load_words(first)),
+            ("engine", words.engine_words(first) + words.default_mark(first, "engine", "utilization")),
+            ("load", words.load_words(first) + words.default_mark(first, "context", "lengths")),
         ]
     )
     for position, (weights, plans) in enumerate(choices.by_format()):
@@ -69,6 +69,9 @@ def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:
         ("seqs, longest", f"sequences of {context} that fit at once; the longest single one in tokens"),
         ("math", "the format of matrix products: what the device has dense units for"),
     ]
+    rows.append(
+        ("$/h", "list price of all devices where one with source and date is known; --price h100=2.49 sets yours")
+    )
     if choices.refused:
         rows.append(("not shown", f"too small on up to {choices.limit} devices: {', '.join(choices.refused)}"))
     best = choices.plans[0].scenario

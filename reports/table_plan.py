@@ -73,7 +73,7 @@ def _memory(plan: Plan) -> Iterator[RenderableType]:
     device = plan.scenario.accelerator
     free = m.capacity_bytes_per_gpu - m.used_bytes_per_gpu
     whole = max(m.capacity_bytes_per_gpu, m.used_bytes_per_gpu)
-    yield heading("MEMORY", "of one device, GiB" if plan.scenario.gpus > 1 else "GiB")
+    yield heading("MEMORY", _whose_memory(plan))
     cells = terminal_width() - 2 - LABEL - 2 - NUMBER - 2
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=LABEL, no_wrap=True, style="cyan")
@@ -99,6 +99,12 @@ def _memory(plan: Plan) -> Iterator[RenderableType]:
     yield facts(
         [("usable", usable), ("KV pool", words.pool_words(plan)), ("KV, logical", logical), ("KV, reserved", reserved)]
     )
+
+
+def _whose_memory(plan: Plan) -> str:
+    s = plan.scenario
+    stage = f" of stage {plan.memory.stage + 1} of {s.pp}, which decides" if s.pp > 1 else ""
+    return f"of one device{stage}, GiB" if s.gpus > 1 else "GiB"
 
 
 def _gib(size_bytes: float) -> str:
@@ -141,6 +147,6 @@ def _ending(plan: Plan) -> Iterator[RenderableType]:
     cost = words.cost_words(plan)
     if cost:
         rows.append(("cost", cost))
-    rows += listed("assumed", [assumption.text for assumption in plan.assumptions])
+    rows += listed("assumed", words.assumptions(plan))
     rows += listed("note", words.page_caveats(plan))
     yield facts(rows)

@@ -263,6 +263,18 @@ def choice_cells(rank: int, plan: Plan) -> list[str]:
     ]
 
 
+def assumptions(plan: Plan) -> list[str]:
+    """Everything that was filled in, the reading of the hardware's name first where it left a choice."""
+    named = plan.resolved_as.split(" x ", 1)[-1]
+    chosen = [] if named == device_name(plan.scenario.accelerator) else [f"hardware: {plan.resolved_as}"]
+    return [*chosen, *(assumption.text for assumption in plan.assumptions)]
+
+
+def default_mark(plan: Plan, *ids: str) -> str:
+    """A mark for a line that holds defaults."""
+    return " (defaults)" if any(assumption.id in ids for assumption in plan.assumptions) else ""
+
+
 def page_caveats(plan: Plan) -> list[str]:
     """What the reader must know; notes on where a device's figures disagree are left to --explain."""
     return [caveat.text for caveat in plan.caveats if caveat.id != "hardware"]

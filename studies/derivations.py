@@ -178,7 +178,9 @@ def _weights_formula(plan: Plan) -> str:
     parts = active_params_by_part(s.model).items()
     once = sum(n * s.weight_bits[part] / 8 for part, n in parts)
     copies = plan.bandwidth.weight_bytes_per_step - once
-    text = " + ".join(f"{part} {format_count(n)} x {s.weight_bits[part]:.4g} bit" for part, n in parts)
+    text = " + ".join(
+        f"{part.replace('_', ' ')} {format_count(n)} x {s.weight_bits[part]:.4g} bit" for part, n in parts
+    )
     if copies > 0.0005 * once:
         text += f" = {format_bytes(once)}, and {format_bytes(copies)} that several ranks each read or pad"
     return text
@@ -262,7 +264,7 @@ def layer_group_words(run: LayerRun) -> str:
 
 def _mixer_words(mixer: Mixer) -> str:
     if mixer.kind == "recurrent":
-        return f"{mixer.variant or 'recurrent'} state"
+        return f"{(mixer.variant or 'recurrent').replace('_', ' ')} state"
     if mixer.kind in ("latent", "indexed"):
         index = f", top {format_whole(mixer.index_topk)} by an index of {mixer.index_dim}" if mixer.index_dim else ""
         rope = mixer.latent_dim - mixer.latent_rank
