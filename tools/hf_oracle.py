@@ -26,26 +26,31 @@ COLUMNS = ("id", "kind", "config", "params", "vision", "kv_elements_per_token", 
 PROMPT = 7
 LARGEST_RUN = 30_000_000  # parameters of a model that is run on the CPU
 # Not decoders, or models this project does not claim to read.
-SKIPPED = set(
-    "bart beam bert bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert data2vec-text electra "
-    "ernie marian mbart megatron-bert mvp pegasus plbart prophetnet reformer rembert roberta roberta-prelayernorm roc_bert "
-    "roformer trocr whisper xlm xlm-roberta xlm-roberta-xl xlnet xmod musicgen musicgen_melody git moshi got_ocr2 fuyu "
-    "moss_transcribe_diarize mllama xlstm gemma4_assistant gemma4_unified_assistant gemma3 gemma3n gemma4 gemma4_unified "
-    "phi4_multimodal llama4 cohere_compass_text modernbert-decoder emu3 blt cpmant ctrl dots3_note qwen4_exp qwen4_exp_text zamba zamba2 zaya qwen3_5 qwen3_5_moe".split()
+SKIPPED_WORDS = (
+    "bart beam bert bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert data2vec-text "
+    "electra ernie marian mbart megatron-bert mvp pegasus plbart prophetnet reformer rembert roberta "
+    "roberta-prelayernorm roc_bert roformer trocr whisper xlm xlm-roberta xlm-roberta-xl xlnet xmod musicgen "
+    "musicgen_melody git moshi got_ocr2 fuyu moss_transcribe_diarize mllama xlstm gemma4_assistant "
+    "gemma4_unified_assistant gemma3 gemma3n gemma4 gemma4_unified phi4_multimodal llama4 cohere_compass_text "
+    "modernbert-decoder emu3 blt cpmant ctrl dots3_note qwen4_exp qwen4_exp_text zamba zamba2 zaya qwen3_5 "
+    "qwen3_5_moe "
 )
+SKIPPED = set(SKIPPED_WORDS.split())
 # Classes that keep a head of their own whatever `tie_word_embeddings` says; no checkpoint asks them to tie.
 NEVER_TIED = {"kimi_linear", "bailing_hybrid", "nemotron_h", "minimax"}
 # Computed from other settings and stored with them, but no weights.
 NOT_WEIGHTS = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 # Keys every config object carries that say nothing about its size.
-BOILERPLATE = set(
-    "transformers_version architectures bos_token_id eos_token_id pad_token_id sep_token_id use_cache output_attentions "
-    "return_dict id2label label2id problem_type initializer_range _name_or_path chunk_size_feed_forward dtype "
-    "output_hidden_states rope_parameters rms_norm_eps layer_norm_eps layer_norm_epsilon norm_eps attention_dropout "
-    "is_encoder_decoder router_aux_loss_coef output_router_logits norm_topk_prob time_step_limit rope_theta "
-    "resid_pdrop embd_pdrop attn_pdrop hidden_dropout router_jitter_noise activation_sparsity_pattern swiglu_limits "
-    "layer_rope_theta summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout".split()
+BOILERPLATE_WORDS = (
+    "transformers_version architectures bos_token_id eos_token_id pad_token_id sep_token_id use_cache "
+    "output_attentions return_dict id2label label2id problem_type initializer_range _name_or_path "
+    "chunk_size_feed_forward dtype output_hidden_states rope_parameters rms_norm_eps layer_norm_eps "
+    "layer_norm_epsilon norm_eps attention_dropout is_encoder_decoder router_aux_loss_coef "
+    "output_router_logits norm_topk_prob time_step_limit rope_theta resid_pdrop embd_pdrop attn_pdrop "
+    "hidden_dropout router_jitter_noise activation_sparsity_pattern swiglu_limits layer_rope_theta "
+    "summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout "
 )
+BOILERPLATE = set(BOILERPLATE_WORDS.split())
 VISION = (
     "gemma3 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe mistral3 llama4 kimi_k25 llava internvl glm4v"
 )
@@ -75,7 +80,8 @@ def small(config: object, rng: random.Random) -> dict[str, object]:
         "attention_bias": rng.random() < 0.5, "mlp_bias": rng.random() < 0.5, "use_qk_norm": rng.random() < 0.5,
         "qk_layernorm": rng.random() < 0.5, "use_bias": rng.random() < 0.5, "bias": rng.random() < 0.5,
         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 24,
-        "mamba_n_heads": 8, "mamba_d_head": hidden // 4, "mamba_num_heads": 4, "mamba_head_dim": 16, "mamba_d_state": 16,
+        "mamba_n_heads": 8, "mamba_d_head": hidden // 4, "mamba_num_heads": 4, "mamba_head_dim": 16,
+        "mamba_d_state": 16,
         "ssm_state_size": 16, "state_size": 16, "n_groups": 2, "mamba_n_groups": 2, "mamba_dt_rank": 12,
         "mamba_d_ssm": 2 * hidden, "vocab_size_per_layer_input": 128, "hidden_size_per_layer_input": 8,
         "laurel_rank": 8, "first_k_dense_replace": 1, "num_dense_layers": 1, "num_kv_shared_layers": 2,
@@ -84,7 +90,8 @@ def small(config: object, rng: random.Random) -> dict[str, object]:
         "layers_block_type": ["mamba", "moe", "attention", "mlp"][: layers], "multi_query": rng.random() < 0.5,
         "new_decoder_architecture": rng.random() < 0.5, "parallel_attn": rng.random() < 0.5,
         "use_parallel_residual": rng.random() < 0.5, "attention_k_eq_v": rng.random() < 0.5,
-        "use_double_wide_mlp": rng.random() < 0.5, "enable_moe_block": rng.random() < 0.5, "enable_bias": rng.random() < 0.5,
+        "use_double_wide_mlp": rng.random() < 0.5, "enable_moe_block": rng.random() < 0.5,
+        "enable_bias": rng.random() < 0.5,
         "do_layer_norm_before": rng.random() < 0.5, "num_mem_blocks": 1, "decoder_sparse_step": rng.choice([1, 2]),
         "attn_layer_indices": [1, 3], "full_attn_idxs": [1, 3],
     }  # fmt: skip
@@ -126,11 +133,7 @@ def stored_elements(model: torch.nn.Module, keep=lambda name: True) -> int:
 def plain(config: object) -> dict[str, object]:
     """The config as JSON would hold it, without what says nothing about size."""
     text = json.loads(json.dumps(config.to_dict(), default=str))
-    return {
-        k: v
-        for k, v in text.items()
-        if k not in BOILERPLATE and v is not None and k != "mlp_only_layers" or k == "mlp_only_layers" and v
-    }
+    return {k: v for k, v in text.items() if (v if k == "mlp_only_layers" else k not in BOILERPLATE and v is not None)}
 
 
 def cache_elements(config: object) -> tuple[int | str, int | str]:
