@@ -257,7 +257,8 @@ def _token(environment: Mapping[str, str]) -> str | None:
     """The user's token: HF_TOKEN, else the token file; None where there is none."""
     text = environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN")
     path = os.path.expanduser(environment.get("HF_TOKEN_PATH") or os.path.join(huggingface_home(environment), "token"))
-    if not text and os.path.isfile(path):
+    implicit = environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").lower() not in _YES
+    if not text and implicit and os.path.isfile(path):
         with LocalFile(path) as file:
             text = file.read_at(0, 1024).decode("ascii", "replace")
     text = (text or "").strip()

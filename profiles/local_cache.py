@@ -57,8 +57,10 @@ def _reference(path: str) -> str | None:
 
 
 def ollama_store(environment: Mapping[str, str] = os.environ) -> str:
-    """OLLAMA_MODELS, else ~/.ollama/models."""
-    return os.path.expanduser(environment.get("OLLAMA_MODELS") or os.path.join("~", ".ollama", "models"))
+    """OLLAMA_MODELS, else ~/.ollama/models, else where Ollama's service on Linux keeps them."""
+    own = os.path.expanduser(environment.get("OLLAMA_MODELS") or os.path.join("~", ".ollama", "models"))
+    service = os.path.join(os.sep, "usr", "share", "ollama", ".ollama", "models")
+    return service if not os.path.isdir(own) and os.path.isdir(service) else own
 
 
 def ollama_blobs(name: str, tag: str) -> tuple[str, int] | None:
@@ -99,7 +101,7 @@ def gguf_names(folder: str) -> list[str]:
     return sorted(found)
 
 
-def choose_gguf(names: list[str], quant: str | None, where: str) -> str:
+def choose_gguf(names: list[str], quant: str | None, where: str, remedy: str = "name one as user/repo:QUANT") -> str:
     """The one of a repository's GGUF files that `quant` names (its first shard); Q4_K_M where none is named.
 
     The default is llama.cpp's own. Errors: InfoptError listing the files where none or several fit.
@@ -112,4 +114,4 @@ def choose_gguf(names: list[str], quant: str | None, where: str) -> str:
         return (fitting or models)[0]
     there = ", ".join(map(shown, (fitting or models)[:8])) or "none at all"
     problem = f"several GGUF files fit {quant}" if fitting else f"no GGUF file of {quant or 'Q4_K_M'}"
-    raise InfoptError(f"{where}: {problem}; there: {there}; name one as user/repo:QUANT")
+    raise InfoptError(f"{where}: {problem}; there: {there}; {remedy}")

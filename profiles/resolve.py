@@ -74,7 +74,10 @@ def profile_from_path(path: str) -> ModelProfile:
 
 
 def _from_folder(folder: str, *, id: str | None = None, quant: str | None = None) -> ModelProfile:
-    """A folder: its config.json with the headers beside it, else the one GGUF file it holds."""
+    """A folder: its config.json with the headers beside it, else the one GGUF file it holds.
+
+    id  the repository's name, for a folder of the hub cache
+    """
     from infopt.profiles.local_cache import choose_gguf, gguf_names
     from infopt.profiles.safetensors_model import profile_from_folder
 
@@ -84,10 +87,10 @@ def _from_folder(folder: str, *, id: str | None = None, quant: str | None = None
     except OSError as error:
         raise InfoptError(f"{folder}: cannot be read: {(error.strerror or 'unreadable').lower()}") from error
     if not names:
-        return profile_from_folder(folder, id=id, source_kind="file")
+        return profile_from_folder(folder, id=id, partial=id is not None)
     from infopt.profiles.gguf_model import profile_from_gguf
 
-    file = choose_gguf(names, quant, id or folder)
+    file = choose_gguf(names, quant, id or folder, "name one as user/repo:QUANT" if id else "give the file's path")
     return profile_from_gguf(os.path.join(folder, file), id=f"{id}:{quant}" if id and quant else id)
 
 

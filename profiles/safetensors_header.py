@@ -85,14 +85,23 @@ def shards_of(index: Mapping[str, Any], where: str) -> dict[str, list[str]]:
     return shards
 
 
-def read_indexed(path: str) -> Iterator[StoredTensor]:
-    """Tensors of every shard an index lists; a shard that is not beside it is an error naming it."""
-    shards = shards_of(read_json_file(path, MAX_INDEX_BYTES, MAX_ITEMS), path)
+def _index(path: str) -> dict[str, list[str]]:
+    return shards_of(read_json_file(path, MAX_INDEX_BYTES, MAX_ITEMS), path)
+
+
+def missing_shards(path: str) -> list[str]:
+    """Shards a local index lists that are not beside it."""
     folder = os.path.dirname(path)
-    missing = sorted(shard for shard in shards if not os.path.exists(os.path.join(folder, shard)))
+    return sorted(shard for shard in _index(path) if not os.path.exists(os.path.join(folder, shard)))
+
+
+def read_indexed(path: str) -> Iterator[StoredTensor]:
+    """Tensors of every shard a local index lists; one that is not beside it is an error naming it."""
+    shards, missing = _index(path), missing_shards(path)
     if missing:
         raise InfoptError(f"{path}: {len(missing)} of {len(shards)} shards are not beside it: {', '.join(missing[:4])}"
                           f"{' ...' if len(missing) > 4 else ''}; fetch them, or give config.json alone")  # fmt: skip
+    folder = os.path.dirname(path)
     return chain.from_iterable(
         listed_tensors(shard, read_safetensors_header(os.path.join(folder, shard)), names)
         for shard, names in shards.items()

@@ -17,6 +17,7 @@ from infopt.profiles.geometry import ModelProfile, Quantization
 from infopt.profiles.safetensors_header import (
     INDEX_ENDING,
     StoredTensor,
+    missing_shards,
     read_indexed,
     read_safetensors_header,
     tensor_table,
@@ -65,9 +66,10 @@ class Checkpoint:
         return Quantization(name, frozenset(parts), bits_per_weight=8 * stored / weights)
 
 
-def profile_from_folder(folder: str, *, id: str | None = None, source_kind: str = "file") -> ModelProfile:
+def profile_from_folder(folder: str, *, id: str | None = None, partial: bool = False) -> ModelProfile:
     """The model in a local folder: config.json, and the headers of its safetensors files where there are any.
 
+    partial  whether weights may be missing, as in a cache that holds what was downloaded: then a note says so
     Errors: InfoptError for a folder without config.json, missing shards, malformed files.
     """
     config_path = os.path.join(folder, "config.json")
@@ -75,16 +77,21 @@ def profile_from_folder(folder: str, *, id: str | None = None, source_kind: str 
         adapter = os.path.lexists(os.path.join(folder, "adapter_config.json"))
         what = "is a LoRA adapter: give its base model" if adapter else "has neither a config.json nor a GGUF file"
         raise InfoptError(f"{folder}: {what}")
-    weights = weight_file(folder)
-    return profile_from_files(config_path, weights, id=id or folder_name(folder), source_kind=source_kind)
+    weights, name = weight_file(folder), id or folder_name(folder)
+    absent = missing_shards(weights) if partial and weights is not None and weights.endswith(INDEX_ENDING) else []
+    if absent:
+        profile = profile_from_files(config_path, None, id=name)
+        note = f"{len(absent)} weight files are not downloaded: bytes are counted from config.json"
+        return replace(profile, notes=(*profile.notes, note))
+    return profile_from_files(config_path, weights, id=name)
 
 
-def profile_from_files(config_path: str, weights: str | None, *, id: str, source_kind: str = "file") -> ModelProfile:
+def profile_from_files(config_path: str, weights: str | None, *, id: str) -> ModelProfile:
     """The model of a config and, where given, a safetensors file or index."""
     from infopt.profiles.hf_config import profile_from_config
 
     config = read_json_file(config_path)
-    profile = profile_from_config(config, id=id, source=config_path, source_kind=source_kind)
+    profile = profile_from_config(config, id=id, source=config_path, source_kind="file")
     if weights is None:
         return profile
     tensors = read_indexed(weights) if weights.endswith(INDEX_ENDING) else read_safetensors_header(weights)
@@ -137,6 +144,8 @@ def with_checkpoint(profile: ModelProfile, held: Checkpoint) -> ModelProfile:
         notes.append(f"the files hold {text - repeated_head:,} parameters, config.json makes {profile.params_total:,}")
     if held.unknown:
         notes.append(f"{len(held.unknown)} tensors of unknown role count as small ({held.unknown[0]})")
+    if profile.quantization is not None and held.quantization is None and not held.uncounted:
+        notes.append(f"config.json asks for {profile.quantization.format}, the files are not packed: counted as stored")
     quantization = held.quantization or (profile.quantization if held.uncounted else None)
     if quantization is not None and profile.quantization is not None:
         quantization = replace(quantization, kv_format=profile.quantization.kv_format)

@@ -26,6 +26,7 @@ from infopt.profiles.gguf_header import (
     read_gguf_header,
     tensor_types,
 )
+from infopt.profiles.gguf_keys import conventions
 from infopt.profiles.gguf_model import profile_from_gguf, profile_from_headers
 
 Tensor = tuple[str, tuple[int, ...], str]
@@ -425,6 +426,67 @@ def test_experts_stored_one_by_one() -> None:
     )
     ff = got.runs[0].feed_forward
     assert (ff.experts, ff.experts_per_token, ff.expert_params) == (4, 2, 3 * 64 * 96)
+
+
+DENSE_OR_MIXTURE = [
+    "llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "gemma", "phi3", "command-r", "glm4", "granite", "granitehybrid",
+    "falcon", "starcoder2", "stablelm", "olmo2", "smollm3", "minimax-m2", "mistral3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", DENSE_OR_MIXTURE)
+@pytest.mark.parametrize("form", ["dense", "experts"])
+def test_listed_architectures(arch: str, form: str) -> None:
+    body = dense(64, 96) if form == "dense" else experts(64, 32, 8, 48)
+    layer = attention(64, 4, 2, 16, bias=True, norms=True) | body
+    got = small(
+        arch, [layer] * 2, attention__head_count=4, attention__head_count_kv=2, expert_count=8, expert_used_count=2
+    )
+    matrices = sum(size_of(shape, "bf16") // 2 for shape in layer.values())
+    assert got.runs[0].layers == 2
+    assert got.runs[0].params_per_layer == matrices
+    assert got.params_total == 2 * matrices + 2 * 64 * 256 + 64
+
+
+@pytest.mark.parametrize("arch", ["mamba", "mamba2"])
+def test_models_without_attention(arch: str) -> None:
+    scan: dict[str, tuple[int, ...]] = {"attn_norm.weight": (64,), "ssm_in.weight": (64, 256), "ssm_d": (1, 8),
+                                        "ssm_dt.bias": (8,), "ssm_out.weight": (128, 64)}  # fmt: skip
+    scan |= {"ssm_conv1d.weight": (4, 128 + 2 * 16), "ssm_a": (1, 8), "ssm_norm.weight": (128,)}
+    if arch == "mamba":
+        scan |= {
+            "ssm_conv1d.weight": (4, 128),
+            "ssm_a": (16, 128),
+            "ssm_x.weight": (128, 36),
+            "ssm_dt.weight": (4, 128),
+        }
+    got = small(arch, [scan] * 3, ssm__inner_size=128, ssm__state_size=16, ssm__time_step_rank=8, ssm__group_count=1)
+    mixer = got.runs[0].mixer
+    assert (got.runs[0].layers, mixer.kind, mixer.variant) == (3, "recurrent", {"mamba": "mamba1"}.get(arch, arch))
+    assert {t.name: t.elements for t in mixer.state} == {
+        "ssm": 128 * 16,
+        "conv": 3 * (160 if arch == "mamba2" else 128),
+    }
+
+
+WINDOWS: dict[str, Any] = conventions()["windows"]
+
+
+@pytest.mark.parametrize("arch", WINDOWS)
+def test_windows_placed_by_the_program(arch: str) -> None:
+    """One full layer a period, at the end the conventions say; a pattern in the file comes before them."""
+    layer = attention(64, 4, 2, 16) | dense(64, 96)
+    heads = {"attention__head_count": 4, "attention__head_count_kv": 2, "attention__sliding_window": 32}
+    period, first = WINDOWS[arch]["period"], WINDOWS[arch].get("full_first", False)
+    got = mixers(small(arch, [layer] * (2 * period), **heads))
+    full = [n for n, mixer in enumerate(got) if mixer.window_tokens is None]
+    assert full == ([0, period] if first else [period - 1, 2 * period - 1])
+    own = mixers(small(arch, [layer] * 3, **heads, attention__sliding_window_pattern=[False, True, False]))
+    assert [mixer.window_tokens for mixer in own] == [None, 32, None]
+    scalar = mixers(small(arch, [layer] * 3, **heads, attention__sliding_window_pattern=3))
+    assert [mixer.window_tokens is None for mixer in scalar] == (
+        [True, False, False] if first else [False, False, True]
+    )
 
 
 def test_an_unknown_architecture_with_known_tensors_is_read() -> None:

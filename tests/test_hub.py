@@ -3,6 +3,7 @@
 import http.server
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -192,6 +193,38 @@ def test_a_gguf_by_its_quantization(serve: Callable[[dict[str, Reply]], Server])
     assert "m-Q8_0.gguf: is not a GGUF file" in message(HubName("org/name", quant="Q8_0"))
     assert "m-Q4_K_M.gguf: there is no such file" in message(HubName("org/name"))
     assert "no GGUF file of Q2_K; there: m-Q4_K_M.gguf, m-Q8_0.gguf" in message(HubName("org/name", quant="Q2_K"))
+
+
+def gguf() -> bytes:
+    """A one-layer model, written by hand."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    numbers = {"block_count": 1, "embedding_length": 64, "attention.head_count": 4, "attention.head_count_kv": 2}
+    shapes = {"token_embd": (64, 256), "output_norm": (64,), "blk.0.attn_norm": (64,), "blk.0.attn_q": (64, 64),
+              "blk.0.attn_k": (64, 32), "blk.0.attn_v": (64, 32), "blk.0.attn_output": (64, 64),
+              "blk.0.ffn_norm": (64,), "blk.0.ffn_up": (64, 96), "blk.0.ffn_down": (96, 64)}  # fmt: skip
+    body = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    for key, value in numbers.items():
+        body += text(f"llama.{key}") + struct.pack("<II", 4, value)
+    offset = 0
+    for name, shape in shapes.items():
+        body += text(f"{name}.weight") + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 1, offset)
+        offset += 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), 1 + len(numbers)) + body
+    return head + b"\0" * (-len(head) % 32) + b"\0" * offset
+
+
+@pytest.mark.parametrize("name", ["hf:org/name:Q4_K_M", "org/name", "FILE"])
+def test_a_gguf_header_by_ranges(serve: Callable[[dict[str, Reply]], Server], name: str) -> None:
+    listing = {"siblings": [{"rfilename": "sub/m-Q4_K_M.gguf"}, {"rfilename": "sub/mmproj-f16.gguf"}]}
+    files: dict[str, Reply] = {"/api/models/org/name/revision/main": json.dumps(listing).encode()}
+    server = serve(files | {f"{ROOT}/sub/m-Q4_K_M.gguf": gguf()})
+    address = f"{server.url}/org/name/blob/main/sub/m-Q4_K_M.gguf"
+    got = resolve_model(address if name == "FILE" else name, online=True)
+    assert (got.architecture, got.runs[0].mixer.kv_heads, got.source) == ("llama", 2, address)
+    assert sum(got.stored_bytes.values()) == 2 * got.params_total
 
 
 # --- refusals ------------------------------------------------------------------------------------------

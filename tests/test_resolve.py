@@ -241,6 +241,23 @@ def test_one_snapshot_without_a_reference_is_main(empty_home: Path) -> None:
     assert resolve_model("org/name").layers == 2
 
 
+def test_a_cache_without_all_weights_is_counted_from_its_config(empty_home: Path) -> None:
+    folder = cache(empty_home / ".cache" / "huggingface" / "hub", "org/name")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "x.safetensors"}}))
+    got = resolve_model("org/name")
+    assert (got.id, got.stored_bytes) == ("org/name", {})
+    assert got.notes[-1] == "1 weight files are not downloaded: bytes are counted from config.json"
+    assert "1 of 1 shards are not beside it: x.safetensors" in message(str(folder))
+
+
+def test_a_folder_of_several_ggufs(tmp_path: Path) -> None:
+    for name in ("a-Q8_0.gguf", "b-Q2_K.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    assert "a-Q8_0.gguf, b-Q2_K.gguf; give the file's path" in message(str(tmp_path))
+    (tmp_path / "b-Q2_K.gguf").unlink()
+    assert "a-Q8_0.gguf: ends inside the version" in message(str(tmp_path))
+
+
 def test_a_reference_cannot_leave_the_cache(empty_home: Path) -> None:
     root = empty_home / ".cache" / "huggingface" / "hub"
     folder = cache(root, "org/name")
