@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -286,3 +287,17 @@ def test_model_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
         sum(n for part, n in hybrid["params"].items() if part not in ("mtp", "vision"))
         == hybrid["model"]["params_total"]
     )
+
+
+def keys_of(schema: dict[str, Any]) -> set[str]:
+    """Every property a schema names, wherever it stands."""
+    below = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    below += [schema["items"]] if "items" in schema else []
+    return set(schema.get("properties", {})).union(*(keys_of(part) for part in below))
+
+
+@pytest.mark.parametrize("name", schema_names())
+def test_the_page_names_every_key(name: str) -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "json.md").read_text(encoding="utf-8")
+    named = {key for code in re.findall(r"`([^`]+)`", page) for key in re.split(r"\W+", code)}
+    assert keys_of(json.loads(schema_text(name))) <= named
