@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
-from infopt.ledgers.bandwidth import bandwidth_ledger, distinct_experts
+from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.cache import model_cache
 from infopt.ledgers.compute import attention_prefill_flop, compute_ledger, decode_flop_per_token, prefill_flop
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import stages
+from infopt.ledgers.traffic import distinct_experts, traffic
 from infopt.ledgers.weights import padded_vocab
 from infopt.profiles.formats import load_kv_format
 from infopt.profiles.geometry import LayerRun
@@ -182,3 +183,13 @@ def test_impossible_requests_say_what_would_work(request_, words):
         request_ = {**request_, "context_tokens": None}
     with pytest.raises(InfoptError, match=words):
         memory_ledger(make.scenario(**request_))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_traffic_of_arrays_equals_scalars(model):
+    stage = traffic(make.scenario(model))[0]
+    batches, contexts = np.array([1, 2, 64, 1000]), np.array([16, 1024, 5000, 90_000])
+    np.testing.assert_allclose(stage.weight_bytes(batches), [stage.weight_bytes(int(b)) for b in batches], rtol=1e-12)
+    pairs = zip(batches, contexts, strict=True)
+    expected = [stage.kv_bytes(int(b), float(c)) for b, c in pairs]
+    np.testing.assert_allclose(stage.kv_bytes(batches, contexts * 1.0), expected, rtol=1e-12)
