@@ -27,6 +27,7 @@ from infopt.profiles.gguf_tensors import Block, TensorTable, layers_present, pac
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 _MAX_SHARDS = 1024
+_COMPUTE_BITS = 16
 _PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 _CONVOLUTIONS = ("ssm_conv1d", "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "shortconv.conv")
 
@@ -300,18 +301,20 @@ def _feed_forward(keys: Keys, block: Block) -> FeedForward:
 
 
 def _format(keys: Keys, table: TensorTable) -> tuple[str, Quantization | None]:
-    """Compute type and quantization: the name from `general.file_type`, the parts and bits from the tensors."""
+    """Compute type and quantization: the name from `general.file_type`, the parts and their bits from the tensors."""
     dominant = max(table.by_type, key=lambda name: table.by_type[name])
     dtype = "bf16" if dominant == "bf16" else "fp16"
     packed = {name: size for name, size in table.by_type.items() if name in packed_types()}
-    parts = [part for part, count in table.packed_params.items() if 2 * count > table.params[part]]
-    if not packed or not parts:  # llama.cpp computes and caches in 16 bits whatever the file holds
+    mostly = [part for part, count in table.packed_params.items() if 2 * count > table.params[part]]
+    if not packed or not mostly:  # llama.cpp computes and caches in 16 bits whatever the file holds
         return dtype, Quantization("fp32", frozenset(table.params), 32.0) if dominant == "f32" else None
     name = file_types().get(keys.metadata.get("general.file_type", -1), dominant)
     if name in _PLAIN_TYPES or dominant in _PLAIN_TYPES:  # then the label is not about the packed parts
         name = max(packed, key=lambda kind: packed[kind])
-    bits = 8 * sum(table.stored[part] for part in parts) / sum(table.params[part] for part in parts)
-    return dtype, Quantization(name, frozenset(parts), bits_per_weight=bits)
+    bits = {part: 8 * size / table.params[part] for part, size in table.stored.items() if table.params[part]}
+    mean = 8 * sum(table.stored[part] for part in mostly) / sum(table.params[part] for part in mostly)
+    other = frozenset(part for part, size in bits.items() if size != _COMPUTE_BITS)
+    return dtype, Quantization(name, other, bits_per_weight=mean, part_bits={part: bits[part] for part in other})
 
 
 def _notes(keys: Keys, table: TensorTable) -> tuple[str, ...]:

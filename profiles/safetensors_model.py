@@ -61,9 +61,10 @@ class Checkpoint:
         weights = sum(self.params[part] for part in parts)
         if not weights or self.uncounted:
             return None
-        stored = sum(self.stored_bytes[part] for part in parts)
+        mean = 8 * sum(self.stored_bytes[part] for part in parts) / weights
+        bits = {part: 8 * self.stored_bytes[part] / self.params[part] for part in parts}
         name = max(self.formats, key=lambda packed: self.formats[packed])
-        return Quantization(name, frozenset(parts), bits_per_weight=8 * stored / weights)
+        return Quantization(name, frozenset(parts), bits_per_weight=mean, part_bits=bits)
 
 
 def profile_from_folder(folder: str, *, id: str | None = None, partial: bool = False) -> ModelProfile:

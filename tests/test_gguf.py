@@ -299,8 +299,9 @@ def test_windows_of_known_architectures_fall_on_the_right_layers() -> None:
     oss = profile(*gpt_oss_120b())
     assert [mixer.window_tokens for mixer in mixers(oss)][:4] == [128, None, 128, None]
     assert oss.quantization is not None
-    assert (oss.quantization.format, oss.quantization.parts) == ("mxfp4", {"expert"})
-    assert oss.quantization.bits_per_weight == pytest.approx(4.25)
+    assert oss.quantization.format == "mxfp4"
+    assert oss.quantization.bits_per_weight == oss.quantization.part_bits["expert"] == 4.25
+    assert oss.quantization.part_bits["small"] == 32
     assert oss.runs[0].feed_forward.expert_small_params == 3 * 2880
 
 
@@ -330,7 +331,10 @@ def test_format_name_and_exact_bits() -> None:
     assert got.quantization is not None
     assert got.quantization.format == "q4_k_m"
     assert got.quantization.bits_per_weight == pytest.approx(4.5)
-    assert got.quantization.parts == {"embedding", "head", "attention", "mlp"}
+    assert got.quantization.parts == {"embedding", "head", "attention", "mlp", "small"}  # norms are in 32 bits
+    by_part = {part: got.params_by_part[part] * bits / 8 for part, bits in got.quantization.part_bits.items()}
+    buffer_bytes = 4 * 64  # position factors: stored, no parameters
+    assert sum(by_part.values()) == pytest.approx(sum(got.stored_bytes.values()), abs=buffer_bytes)
     assert profile(*llama_8b("bf16")).quantization is None
     assert profile(*llama_8b("bf16")).compute_dtype == "bf16"
     assert profile(*llama_8b("f16")).compute_dtype == "fp16"

@@ -5,7 +5,7 @@ import os
 import struct
 import time
 import tracemalloc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
+from infopt.profiles.catalogue import catalogue_config, load_catalogue_model
 from infopt.profiles.files import MemoryFile
 from infopt.profiles.safetensors_header import StoredTensor, dtype_bits, parse_safetensors_header
 from infopt.profiles.safetensors_model import (
@@ -22,6 +23,7 @@ from infopt.profiles.safetensors_model import (
     profile_from_folder,
     profile_from_weights,
     read_checkpoint,
+    with_checkpoint,
 )
 
 Entry = tuple[str, str, Sequence[int]]  # name, dtype, shape
@@ -256,6 +258,88 @@ def test_a_packing_nobody_can_undo_keeps_the_config(tmp_path: Path) -> None:
     assert got.params_total == sum(count(shape) for _, _, shape in llama())
     assert any("does not unpack" in note for note in got.notes)
     assert sum(got.stored_bytes.values()) == sum(tensor.stored_bytes for tensor in stored(entries))
+
+
+def gpt_oss_120b() -> list[Entry]:
+    """Names, types and shapes of openai/gpt-oss-120b."""
+    h, e, wide = 2880, 128, 2880
+    made: list[Entry] = [("model.embed_tokens.weight", "BF16", (201088, h)), ("model.norm.weight", "BF16", (h,)),
+                         ("lm_head.weight", "BF16", (201088, h))]  # fmt: skip
+    for layer in range(36):
+        prefix = f"model.layers.{layer}."
+        for name, rows, columns in (("q", 4096, h), ("k", 512, h), ("v", 512, h), ("o", h, 4096)):
+            made.append((f"{prefix}self_attn.{name}_proj.weight", "BF16", (rows, columns)))
+            made.append((f"{prefix}self_attn.{name}_proj.bias", "BF16", (rows,)))
+        made += [(f"{prefix}{name}", "BF16", shape) for name, shape in (
+            ("self_attn.sinks", (64,)), ("input_layernorm.weight", (h,)), ("post_attention_layernorm.weight", (h,)),
+            ("mlp.router.weight", (e, h)), ("mlp.router.bias", (e,)), ("mlp.experts.gate_up_proj_bias", (e, 2 * wide)),
+            ("mlp.experts.down_proj_bias", (e, h)))]  # fmt: skip
+        for name, rows in (("gate_up", 2 * wide), ("down", h)):
+            made.append((f"{prefix}mlp.experts.{name}_proj_blocks", "U8", (e, rows, 90, 16)))
+            made.append((f"{prefix}mlp.experts.{name}_proj_scales", "U8", (e, rows, 90)))
+    return made
+
+
+def deepseek_v3() -> Iterator[Entry]:
+    """Names, types and shapes of deepseek-ai/DeepSeek-V3: FP8 in blocks of 128, one predicting layer and copies."""
+    h = 7168
+
+    def matrix(name: str, rows: int, columns: int) -> Iterator[Entry]:
+        yield f"{name}.weight", "F8_E4M3", (rows, columns)
+        yield f"{name}.weight_scale_inv", "F32", (-(-rows // 128), -(-columns // 128))
+
+    def gated(name: str, wide: int) -> Iterator[Entry]:
+        yield from matrix(f"{name}gate_proj", wide, h)
+        yield from matrix(f"{name}up_proj", wide, h)
+        yield from matrix(f"{name}down_proj", h, wide)
+
+    yield "model.embed_tokens.weight", "BF16", (129280, h)
+    yield "model.norm.weight", "BF16", (h,)
+    yield "lm_head.weight", "BF16", (129280, h)
+    for layer in range(62):
+        prefix = f"model.layers.{layer}."
+        for name, rows, columns in (("q_a", 1536, h), ("q_b", 128 * 192, 1536), ("kv_b", 128 * 256, 512),
+                                    ("o", h, 128 * 128)):  # fmt: skip
+            yield from matrix(f"{prefix}self_attn.{name}_proj", rows, columns)
+        yield from matrix(f"{prefix}self_attn.kv_a_proj_with_mqa", 576, h)
+        for name, width in (("self_attn.q_a_layernorm", 1536), ("self_attn.kv_a_layernorm", 512),
+                            ("input_layernorm", h), ("post_attention_layernorm", h)):  # fmt: skip
+            yield f"{prefix}{name}.weight", "BF16", (width,)
+        if layer < 3:
+            yield from gated(f"{prefix}mlp.", 18432)
+            continue
+        yield f"{prefix}mlp.gate.weight", "BF16", (256, h)
+        yield f"{prefix}mlp.gate.e_score_correction_bias", "F32", (256,)
+        yield from gated(f"{prefix}mlp.shared_experts.", 2048)
+        for expert in range(256):
+            yield from gated(f"{prefix}mlp.experts.{expert}.", 2048)
+    prefix = "model.layers.61."
+    for name in ("embed_tokens", "shared_head.head"):
+        yield f"{prefix}{name}.weight", "BF16", (129280, h)
+    for name in ("shared_head.norm", "enorm", "hnorm"):
+        yield f"{prefix}{name}.weight", "BF16", (h,)
+    yield f"{prefix}eh_proj.weight", "BF16", (h, 2 * h)
+
+
+# Total bytes of the weight files: gpt-oss `metadata.total_size` of its index; DeepSeek-V3 688.57 GB (91,991 tensors).
+@pytest.mark.parametrize(
+    ("model", "entries", "total", "packing", "covered"),
+    [
+        ("openai/gpt-oss-120b", gpt_oss_120b, 65_248_815_744, "mxfp4", {"expert"}),
+        ("deepseek-ai/DeepSeek-V3", deepseek_v3, 688_574_839_360, "fp8_block",
+         {"attention", "mlp", "expert", "shared_expert", "mtp"}),
+    ],
+)  # fmt: skip
+def test_native_checkpoints_agree_with_their_config(
+    model: str, entries: Callable[[], Iterable[Entry]], total: int, packing: str, covered: set[str]
+) -> None:
+    profile = load_catalogue_model(model)
+    held = read_checkpoint(stored(list(entries())), profile.layers, catalogue_config(model))
+    assert sum(held.stored_bytes.values()) == total
+    assert held.params == profile.params_by_part
+    assert held.quantization is not None
+    assert (held.quantization.format, held.quantization.parts) == (packing, covered)
+    assert with_checkpoint(profile, held).params_by_part == profile.params_by_part
 
 
 # Names as they are in public checkpoints (DeepSeek-V3, gpt-oss, Qwen3-Next, Gemma-3, Jamba, Nemotron-H, Mistral's own).
