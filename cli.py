@@ -87,7 +87,7 @@ hardware = typer.Typer(help="List and show accelerators.", rich_markup_mode=None
 app.add_typer(models, name="models")
 app.add_typer(hardware, name="hardware")
 
-Pattern = Annotated[str | None, typer.Argument(metavar="[PATTERN]", show_default=False, help="Words a name must hold.")]
+Pattern = Annotated[str | None, typer.Argument(metavar="PATTERN", show_default=False, help="Words a name must hold.")]
 
 
 @models.command("list", epilog=ALWAYS_GOOD)
@@ -226,7 +226,7 @@ def validate(
 @app.command(epilog=ALWAYS_GOOD)
 def schema(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", show_default=False, help="Without one: the names.")
+        str | None, typer.Argument(metavar="NAME", show_default=False, help="Without one: the names.")
     ] = None,
 ) -> None:
     """The JSON Schema of what a command prints with --json.
@@ -281,10 +281,23 @@ def usage_words(message: str, arguments: Sequence[str]) -> str:
     return message.replace("Value error, ", "")
 
 
+def narrowed(name: str) -> typer.Typer:
+    """The app with the one command or group `name`, where there is one: the others cost start-up time to build."""
+    commands = [c for c in app.registered_commands if c.callback is not None and c.callback.__name__ == name]
+    groups = [g for g in app.registered_groups if g.name == name]
+    if not commands and not groups:
+        return app
+    one = typer.Typer(name="infopt", rich_markup_mode=None, pretty_exceptions_enable=False)
+    one.registered_callback = app.registered_callback
+    one.registered_commands, one.registered_groups = commands, groups
+    return one
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit status."""
+    program = narrowed(arguments[0]) if arguments else app
     try:
-        return app(args=list(arguments), prog_name="infopt", standalone_mode=False) or GOOD
+        return program(args=list(arguments), prog_name="infopt", standalone_mode=False) or GOOD
     except InfoptError as error:
         return fail(str(error), error.exit_status, arguments)
     except TyperException as error:
