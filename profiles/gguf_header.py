@@ -190,8 +190,8 @@ class _Cursor:
 
     def check_count(self, count: int, cap: int, least_bytes: int, what: str) -> None:
         if count > cap or count * least_bytes > self.source.size - self.position:
-            raise InfoptError(f"{self.source.name}: {count} {what} is more than this file of {self.source.size} bytes "
-                              f"can hold or infopt reads ({cap})")  # fmt: skip
+            raise InfoptError(f"{self.source.name}: announces {count} {what}: more than its {self.source.size} bytes "
+                              f"hold (cut short?) or infopt reads ({cap})")  # fmt: skip
 
     def _refill(self, count: int, what: str) -> None:
         """Make the window hold at least `count` bytes from the current position."""

@@ -175,10 +175,12 @@ def fetch_model(name: HubName) -> ModelProfile:
     source = f"{hub.endpoint}/{name.repo}/tree/{headers.get('X-Repo-Commit', revision)}"
     profile = profile_from_config(config, id=label, source=source, source_kind="hub")
     tensors = _fetch_tensors(hub, root)
-    if tensors is None:
-        note = "no safetensors files in the repository: bytes are counted from config.json"
-        return replace(profile, notes=(*profile.notes, note))
-    return with_checkpoint(profile, read_checkpoint(tensors, profile.layers, config))
+    if tensors is not None:
+        return with_checkpoint(profile, read_checkpoint(tensors, profile.layers, config))
+    if _gguf_files(hub, name.repo, revision):
+        return _fetch_gguf(hub, name, revision, label)
+    note = "no safetensors files in the repository: bytes are counted from config.json"
+    return replace(profile, notes=(*profile.notes, note))
 
 
 def _fetch_tensors(hub: Hub, root: str) -> Sequence[Any] | None:
@@ -209,12 +211,9 @@ def _fetch_gguf(hub: Hub, name: HubName, revision: str, label: str) -> ModelProf
     where = f"{hub.endpoint}/{name.repo}"
     file = name.file
     if file is None:
-        listing, _ = hub.json(f"api/models/{name.repo}/revision/{revision}", MAX_CONFIG_BYTES)
-        if listing is None:
+        ggufs = _gguf_files(hub, name.repo, revision)
+        if ggufs is None:
             raise InfoptError(f"{where}: there is no such model, or no revision {revision}")
-        siblings = listing.get("siblings")
-        names = [entry.get("rfilename") for entry in siblings or () if isinstance(entry, dict)]
-        ggufs = [entry for entry in names if isinstance(entry, str) and entry.endswith(".gguf")]
         if not ggufs:
             raise InfoptError(f"{where}: has neither a config.json nor a GGUF file")
         file = choose_gguf(ggufs, name.quant, where)
@@ -222,6 +221,15 @@ def _fetch_gguf(hub: Hub, name: HubName, revision: str, label: str) -> ModelProf
     shards = split_names(file)
     headers = _together(lambda shard: parse_gguf_header(RemoteFile(hub, f"{root}/{shard}", _GGUF_CHUNK)), shards)
     return profile_from_headers(headers, id=f"{label}:{name.quant or file}", source=f"{where}/blob/{revision}/{file}")
+
+
+def _gguf_files(hub: Hub, repo: str, revision: str) -> list[str] | None:
+    """GGUF files a repository lists, None where there is no such repository or revision."""
+    listing, _ = hub.json(f"api/models/{repo}/revision/{revision}", MAX_CONFIG_BYTES)
+    siblings = listing.get("siblings") if listing is not None else None
+    entries = siblings if isinstance(siblings, list) else []
+    names = [entry.get("rfilename") for entry in entries if isinstance(entry, dict)]
+    return None if listing is None else [name for name in names if isinstance(name, str) and name.endswith(".gguf")]
 
 
 def _together(work: Callable[[str], T], items: list[str]) -> list[T]:

@@ -38,7 +38,10 @@ def cached_snapshot(repo: str, revision: str) -> str | None:
     if not os.path.isdir(snapshots) or not _REVISION.fullmatch(revision) or ".." in revision:
         return None
     commit = _reference(os.path.join(root, "refs", revision)) or revision
-    present = sorted(os.listdir(snapshots))
+    try:
+        present = sorted(os.listdir(snapshots))
+    except OSError as error:
+        raise InfoptError(f"{snapshots}: cannot be read: {(error.strerror or 'unreadable').lower()}") from error
     if commit not in present and re.fullmatch(r"[0-9a-f]{6,40}", commit):
         present = [snapshot for snapshot in present if snapshot.startswith(commit)]
         commit = present[0] if len(present) == 1 else commit

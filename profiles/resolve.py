@@ -74,7 +74,7 @@ def profile_from_path(path: str) -> ModelProfile:
 
 
 def _from_folder(folder: str, *, id: str | None = None, quant: str | None = None) -> ModelProfile:
-    """A folder: its config.json with the headers beside it, else the one GGUF file it holds.
+    """A folder: its config.json with the safetensors beside it, else the GGUF file it holds, else config.json alone.
 
     id  the repository's name, for a folder of the hub cache
     """
@@ -82,8 +82,9 @@ def _from_folder(folder: str, *, id: str | None = None, quant: str | None = None
     from infopt.profiles.safetensors_model import profile_from_folder
 
     try:
-        has_config = "config.json" in os.listdir(folder)
-        names = [] if has_config and quant is None else gguf_names(folder)
+        entries = os.listdir(folder)
+        weights = any(entry.endswith((".safetensors", ".safetensors.index.json")) for entry in entries)
+        names = [] if quant is None and weights and "config.json" in entries else gguf_names(folder)
     except OSError as error:
         raise InfoptError(f"{folder}: cannot be read: {(error.strerror or 'unreadable').lower()}") from error
     if not names:
@@ -100,12 +101,12 @@ def _hub(name: HubName, text: str, *, online: bool) -> ModelProfile:
         found = find_in_catalogue(name.repo)
         if found is not None:
             return load_catalogue_model(found)
-    from infopt.profiles.local_cache import cached_snapshot
+    from infopt.profiles.local_cache import cached_snapshot, gguf_names
 
     folder = cached_snapshot(name.repo, name.revision or "main")
-    if folder is not None:
-        if gguf and name.file:
-            return profile_from_path(os.path.join(folder, name.file))
+    if folder is not None and gguf and name.file and os.path.exists(os.path.join(folder, name.file)):
+        return profile_from_path(os.path.join(folder, name.file))
+    if folder is not None and (not gguf or (name.quant and gguf_names(folder))):
         return _from_folder(folder, id=name.repo, quant=name.quant)
     if online:
         from infopt.profiles.hub import fetch_model
@@ -155,7 +156,8 @@ def _ollama(name: OllamaName, text: str) -> ModelProfile:
     named = next((word for word in words if _TAG_FORMAT.fullmatch(word)), None)
     family = name.name.rpartition("/")[2]
     rest = [word for word in words if word not in (size, named, "text", "latest", "")]
-    found = _of_size(family, size, rest) if size else None
+    # Without a size the name must be whole by itself: llama-3.1-70b:q4_k_m.
+    found = _of_size(family, size, rest) if size else find_in_catalogue(name.name) if named else None
     if found is None:
         missing = "" if size else ": give the size as a tag, such as llama3.1:8b"
         raise InfoptError(f"{text}: not pulled by Ollama here, and no catalogue model of that family and size{missing}")

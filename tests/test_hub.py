@@ -182,6 +182,18 @@ def test_no_weights_is_said(serve: Callable[[dict[str, Reply]], Server]) -> None
     assert "no safetensors files" in fetch_model(REPO).notes[-1]
 
 
+@pytest.mark.parametrize("siblings", [5, "x", [1, None, {"rfilename": 7}, {}], {"a": 1}, None])
+def test_a_listing_of_nonsense(serve: Callable[[dict[str, Reply]], Server], siblings: Any) -> None:
+    serve({"/api/models/org/name/revision/main": json.dumps({"siblings": siblings}).encode()})
+    assert "has neither a config.json nor a GGUF file" in message()
+
+
+def test_a_gguf_beside_a_config(serve: Callable[[dict[str, Reply]], Server]) -> None:
+    listing = {"siblings": [{"rfilename": "m-Q2_K.gguf"}]}
+    serve(CONFIG | {"/api/models/org/name/revision/main": json.dumps(listing).encode(), f"{ROOT}/m-Q2_K.gguf": gguf()})
+    assert fetch_model(REPO).source_kind == "gguf"
+
+
 def test_a_gguf_by_its_quantization(serve: Callable[[dict[str, Reply]], Server]) -> None:
     listing = {"siblings": [{"rfilename": "m-Q4_K_M.gguf"}, {"rfilename": "m-Q8_0.gguf"}, {"rfilename": "README.md"}]}
     serve(

@@ -282,6 +282,25 @@ def test_a_gguf_is_chosen_by_its_quantization() -> None:
         choose_gguf(["a-Q4_K_M.gguf", "b-Q4_K_M.gguf"], "Q4_K_M", "org/m")
 
 
+def test_a_downloaded_gguf_is_read(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By quantization, by address, or alone beside a config.json that names no weights."""
+    root = empty_home / ".cache" / "huggingface" / "hub"
+    folder = cache(root, "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF")
+    seen: list[str] = []
+
+    def read(path: str, *, id: str | None = None) -> ModelProfile:
+        seen.append(os.path.relpath(path, folder))
+        return resolve_model("8b")
+
+    monkeypatch.setattr("infopt.profiles.gguf_model.profile_from_gguf", read)
+    name = "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF"
+    assert "assumed to be" in resolve_model(f"hf:{name}:Q8_0").notes[-1]  # a snapshot without GGUF files
+    (folder / "m-Q8_0.gguf").write_bytes(b"GGUF")
+    for text in (f"hf:{name}:Q8_0", f"https://huggingface.co/{name}/blob/main/m-Q8_0.gguf", f"hf:{name}"):
+        resolve_model(text)
+    assert seen == ["m-Q8_0.gguf"] * 3
+
+
 # --- GGUF repositories and Ollama names that nobody downloaded -------------------------------------------------
 
 
@@ -295,6 +314,7 @@ def test_a_gguf_is_chosen_by_its_quantization() -> None:
         ("deepseek-r1:671b", "deepseek-ai/DeepSeek-R1", "q4_k_m"),
         ("gpt-oss:120b", "openai/gpt-oss-120b", "mxfp4"),
         ("phi4:14b", "microsoft/phi-4", "q4_k_m"),
+        ("llama-3.1-70b:q4_k_m", "meta-llama/Llama-3.1-70B", "q4_k_m"),
     ],
 )
 def test_what_was_not_read_is_an_assumption_in_a_note(text: str, model: str, kind: str) -> None:
