@@ -310,6 +310,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `infopt` program."""
+    # Looking for plugins of pydantic, which we use none of, reads the metadata of every installed distribution.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.exit(run(sys.argv[1:]))

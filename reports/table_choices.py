@@ -4,16 +4,17 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from infopt.reports import words
-from infopt.reports.terminal import facts, heading, to_text
+from infopt.reports.terminal import columns_table, facts, heading, to_text
 from infopt.studies.choices import Choices
 from infopt.studies.planning import Plan
 from infopt.units import format_bytes, format_tokens
 
 SHOWN_OF_SMALLER_FORMATS = 4
+COLUMNS = ("#", "--hw", "tp", "pp", "math", "TPOT from", "seqs", "longest", "$/h")
+DROPPED_FIRST = ("math", "pp", "tp", "#", "longest", "$/h", "seqs")  # on a narrow screen
 
 
 def choices_page(choices: Choices, command: str) -> str:
@@ -49,14 +50,8 @@ def _format_table(weights: str, plans: Sequence[Plan], choices: Choices, shown: 
     stored = format_bytes(plans[0].memory.stored_weights_bytes)
     note = f"{stored}, {'as stored' if weights == choices.stored_format else 'may cost quality'}"
     yield heading(f"{weights} weights", note)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", pad_edge=False)
-    table.add_column("#", justify="right")
-    table.add_column("--hw", no_wrap=True)
-    for name in ("tp", "pp", "math", "TPOT from", "seqs", "longest", "$/h"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for rank, plan in enumerate(plans[:shown], start=1):
-        table.add_row(*words.choice_cells(rank, plan))
-    yield Padding(table, (0, 0, 0, 2))
+    rows = [words.choice_cells(rank, plan) for rank, plan in enumerate(plans[:shown], start=1)]
+    yield columns_table(COLUMNS, rows, "--hw", DROPPED_FIRST, indent=2)
     if shown is not None and len(plans) > shown:
         yield Padding(f"and {len(plans) - shown} more: --weights {weights}", (0, 0, 0, 2))
 

@@ -9,26 +9,26 @@ from rich.table import Table
 from rich.text import Text
 
 from infopt.hardware.accelerator import Accelerator, HardwareChoice
-from infopt.reports.terminal import facts, heading, to_text
+from infopt.reports.terminal import columns_table, facts, heading, to_text
 from infopt.units import format_bytes_per_s, format_flop_per_s, format_gib, format_usd
 
 
 def list_page(summaries: Sequence[Mapping[str, Any]]) -> str:
     """One line for each accelerator: memory, bandwidth, 16-bit peak, price."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", pad_edge=False)
-    table.add_column("id", no_wrap=True)
-    for name in ("usable", "bandwidth", "16 bit dense", "$/h"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for item in summaries:
-        peak, price = item["bf16_flop_per_s"], item["usd_per_hour"]
-        table.add_row(
-            item["id"],
-            format_gib(item["usable_memory_bytes"]),
-            format_bytes_per_s(item["bandwidth_bytes_per_s"]),
-            format_flop_per_s(peak) if peak else "-",
-            format_usd(price) if price else "-",
-        )
-    return to_text([table])
+    columns = ("id", "usable", "bandwidth", "16 bit dense", "$/h")
+    rows = [_summary(item) for item in summaries]
+    return to_text([columns_table(columns, rows, "id", ("16 bit dense", "$/h", "bandwidth"))])
+
+
+def _summary(item: Mapping[str, Any]) -> list[str]:
+    peak, price = item["bf16_flop_per_s"], item["usd_per_hour"]
+    return [
+        item["id"],
+        format_gib(item["usable_memory_bytes"]),
+        format_bytes_per_s(item["bandwidth_bytes_per_s"]),
+        format_flop_per_s(peak) if peak else "-",
+        format_usd(price) if price else "-",
+    ]
 
 
 def hardware_page(choice: HardwareChoice) -> str:

@@ -1,6 +1,6 @@
 """The terminal form: widths, colours, bars. Rich is loaded here and only here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from infopt.reports.screen import coloured, plain_characters, terminal_width
 
+GAP = 2
 BARS = {"full": ("█", "▏"), "light": ("░", "░")}
 ASCII_BARS = {"full": ("#", "|"), "light": (".", ".")}
 STYLES = {True: "bold green", False: "bold red", None: "bold yellow"}
@@ -51,6 +52,32 @@ def facts(rows: Iterable[tuple[str, str]], label_width: int = 13) -> Padding:
     for label, text in rows:
         table.add_row(label, text)
     return Padding(table, (0, 0, 0, 2))
+
+
+def columns_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: str, droppable: Sequence[str], indent: int = 0
+) -> RenderableType:
+    """Rows under their headings, all to the right but the column `left`; on a narrow screen columns go, not digits.
+
+    droppable  the columns that can go, the first to go first
+    """
+    kept = _fitting(columns, rows, droppable, terminal_width() - indent)
+    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="cyan", pad_edge=False)
+    for position in kept:
+        table.add_column(columns[position], justify="left" if columns[position] == left else "right", no_wrap=True)
+    for cells in rows:
+        table.add_row(*(cells[position] for position in kept))
+    return Padding(table, (0, 0, 0, indent))
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], droppable: Sequence[str], width: int) -> list[int]:
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    kept = list(range(len(columns)))
+    for name in droppable:
+        if sum(widths[i] + GAP for i in kept) - GAP <= width:
+            break
+        kept.remove(columns.index(name))
+    return kept
 
 
 def listed(label: str, texts: Iterable[str]) -> list[tuple[str, str]]:
