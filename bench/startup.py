@@ -93,10 +93,8 @@ def main() -> None:
     medians = statistics.median(durations["infopt plan"]) / statistics.median(durations["floor"])
     paired = sorted(plan / base for plan, base in zip(durations["infopt plan"], durations["floor"], strict=True))
     ratio, tenth = statistics.median(paired), len(paired) // 10
-    print(
-        f"plan / floor = {ratio:.2f}, median of the paired ratios (p10 {paired[tenth]:.2f}, p90 {paired[-1 - tenth]:.2f}; "
-        f"ratio of the medians {medians:.2f}); target at most {TARGET_RATIO}"
-    )
+    print(f"plan / floor = {ratio:.2f}, target at most {TARGET_RATIO} (median of the paired ratios,")
+    print(f"p10 {paired[tenth]:.2f}, p90 {paired[-1 - tenth]:.2f}; ratio of the medians {medians:.2f})")
     sys.exit(0 if ratio <= TARGET_RATIO else 1)
 
 
