@@ -473,6 +473,26 @@ def test_models_without_attention(arch: str) -> None:
     }
 
 
+def test_a_delta_layer_with_keys_keeps_no_keys() -> None:
+    """Kimi Linear: queries, keys and values pass three convolutions into a state; only latent layers cache."""
+    delta: dict[str, tuple[int, ...]] = {"attn_norm.weight": (64,), "attn_output.weight": (64, 64), "ssm_a": (1, 4),
+                                         "ssm_beta.weight": (64, 4), "ssm_norm.weight": (16,)}  # fmt: skip
+    for name in "qkv":
+        delta |= {f"attn_{name}.weight": (64, 64), f"ssm_conv1d_{name}.weight": (4, 1, 64)}
+    latent: dict[str, tuple[int, ...]] = {
+        "attn_norm.weight": (64,), "attn_q.weight": (64, 4 * 24), "attn_kv_a_mqa.weight": (64, 40),
+        "attn_kv_a_norm.weight": (32,), "attn_k_b.weight": (16, 32, 4), "attn_v_b.weight": (32, 16, 4),
+        "attn_output.weight": (64, 64),
+    }  # fmt: skip
+    got = small("kimi-linear", [delta | dense(64, 96), latent | dense(64, 96)], attention__head_count=4,
+                attention__head_count_kv=[0, 1], attention__kv_lora_rank=32, rope__dimension_count=8,
+                kda__head_dim=16)  # fmt: skip
+    first, second = (run.mixer for run in got.runs)
+    assert (first.kind, first.variant, first.cache_elements_per_token) == ("recurrent", "kda", 0)
+    assert {t.name: t.elements for t in first.state} == {"ssm": 4 * 16 * 16, "conv": 3 * 3 * 64}
+    assert (second.kind, second.cache_elements_per_token, second.qk_dim, second.v_dim) == ("latent", 40, 24, 16)
+
+
 WINDOWS: dict[str, Any] = conventions()["windows"]
 
 
