@@ -41,7 +41,7 @@ def bandwidth_ledger(s: Scenario) -> BandwidthLedger:
     batch = s.batch_per_replica
     for stage in traffic(s):
         strict += float(stage.weight_bytes(1))
-        expected += float(stage.weight_bytes(batch))
+        expected += float(stage.weight_bytes(s.sharing_batch))
         kv += float(stage.kv_bytes(batch, s.decode_context_tokens))
     seconds = (strict + kv) / s.accelerator.bandwidth_bytes_per_s
     return BandwidthLedger(

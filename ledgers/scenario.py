@@ -62,6 +62,16 @@ class Scenario:
         return max(self.tp * self.dp if self.engine.experts_over_dp else self.tp, self.ep)
 
     @property
+    def sharing_replicas(self) -> int:
+        """Replicas among which the routed experts are split: they step together."""
+        return self.dp if self.model.experts and self.expert_shards > self.tp else 1
+
+    @property
+    def sharing_batch(self) -> int:
+        """Sequences whose tokens meet in one step of the experts."""
+        return self.batch if self.sharing_replicas > 1 else self.batch_per_replica
+
+    @property
     def batch_per_replica(self) -> int:
         return -(-self.batch // self.dp)
 

@@ -53,6 +53,7 @@ class Mixer:
     kv_linear_params  of linear_params, the K and V projections (replicated when TP > kv_heads); the
                     down projections of latent attention, whose kv_heads is 1, so that every rank holds them
     q_heads, kv_heads, qk_dim, v_dim  attention shape; qk_dim is the dot-product length
+    qk_norm         queries and keys are normalized per head
     window_tokens   cap for `window` and chunk length for `chunked`
     latent_dim      elements cached per token by latent attention (rank + rope); never split by TP
     latent_rank     the rank alone: length of the value product when attention works on latents
@@ -71,6 +72,7 @@ class Mixer:
     kv_heads: int = 0
     qk_dim: int = 0
     v_dim: int = 0
+    qk_norm: bool = False
     window_tokens: int | None = None
     latent_dim: int = 0
     latent_rank: int = 0
@@ -201,6 +203,11 @@ class ModelProfile:
     @property
     def layers(self) -> int:
         return sum(run.layers for run in self.runs)
+
+    @property
+    def experts(self) -> int:
+        """Routed experts of a mixture layer, 0 for a dense model."""
+        return max((run.feed_forward.experts for run in self.runs), default=0)
 
     @property
     def tied(self) -> bool:

@@ -1,0 +1,231 @@
+"""Fit the step-time constants on published served measurements, with the model and the GPU type left out.
+
+    python bench/fit_speed.py TRUTH.csv [--write]
+
+Rows: tpot_ms of prefix `aic` (served deployments), not flagged, at most 8 devices, not past the KV capacity the ledger
+predicts. Least absolute relative error, coefficients not negative, the traffic ratio at least 1. Prints the
+coefficients, the error in sample, with each model left out and with each GPU type left out, and the quantiles of
+measured over predicted by concurrency. --write stores the records of profiles/data/step_time (then read them).
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from infopt.errors import InfoptError
+from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, step_shape, step_terms_s
+from infopt.profiles.step_constants import FOLDER, Band, FirstToken, StepConstants
+from infopt.studies.speed_truth import SpeedRow, read_speed_rows, served_scenario
+
+BANDS = (4, 16, 64, 10**9)
+# One unit of each coefficient, so that the ledger's own terms are the columns of the fit.
+UNIT = StepConstants(
+    engines=[], memory_classes=[], vendors=[], mixture=False, min_compute_capability=0.0, kind="measured",
+    traffic_ratio=1.0, kv_extra_ratio=0.0, kernel_s=1.0, kernel_before_cc10_s=0.0, kernel_fp8_cc10_s=0.0,
+    prefill_ratio=1.0, decode_ratio=1.0, expert_s=1.0, prefill_token_s=0.0, request_s=1.0, bands=[],
+    first_token=FirstToken(
+        steps=0.0, kernel_s=0.0, prefill_ratio=0.0, token_s=0.0, queue_ratio=0.0, queue_token_s=0.0, low=1.0, high=1.0
+    ),
+    source="",
+)  # fmt: skip
+MIXTURE = ("traffic_ratio", "kv_extra_ratio", "kernel_s", "kernel_before_cc10_s", "kernel_fp8_cc10_s", "prefill_ratio",
+           "decode_ratio", "expert_s")  # fmt: skip
+DENSE = ("traffic_ratio", "kernel_s", "prefill_ratio", "prefill_token_s", "request_s")
+FIRST = ("steps", "kernel_s", "prefill_ratio", "token_s", "queue_ratio", "queue_token_s")
+
+
+@dataclass
+class Sample:
+    row: SpeedRow
+    scenario: Scenario
+    shape: StepShape
+    columns: dict[str, float]
+    tpot_s: float
+    ttft_s: float | None
+
+    @property
+    def family(self) -> str:
+        """Models that differ only in their weights are one."""
+        return f"{self.shape.model.architecture}-{self.shape.model.layers}-{self.shape.model.hidden}"
+
+
+def samples(path: Path) -> Iterator[Sample]:
+    rows = [row for row in read_speed_rows(path) if row.prefix == "aic" and not row.flagged]
+    first = {row.run: row.value / 1e3 for row in rows if row.metric == "ttft_ms"}
+    for row in rows:
+        if row.metric != "tpot_ms":
+            continue
+        try:
+            s = served_scenario(row)
+        except InfoptError:
+            continue
+        if past_capacity(s):
+            continue
+        shape = step_shape(s, UNIT)
+        if shape is not None:
+            yield Sample(row, s, shape, columns(shape, s), row.value / 1e3, first.get(row.run))
+
+
+def past_capacity(s: Scenario) -> bool:
+    """Whether the ledger's pool holds fewer sequences than the clients: they queue, and TPOT is not a step time."""
+    from infopt.ledgers.memory import memory_ledger
+
+    return memory_ledger(s).max_sequences < s.batch_per_replica
+
+
+def columns(shape: StepShape, s: Scenario) -> dict[str, float]:
+    """The ledger's terms at one unit of each coefficient."""
+
+    def terms(constants: StepConstants, shape: StepShape) -> dict[str, float]:
+        batch = s.sharing_batch
+        return step_terms_s(shape, constants, batch, s.decode_context_tokens, s.input_tokens, s.output_tokens)
+
+    shape = replace(shape, kernel_s=1.0)
+    unit = terms(UNIT, shape)
+    token = terms(UNIT.model_copy(update={"prefill_ratio": 0.0, "prefill_token_s": 1.0}), shape)
+    newest = float(s.accelerator.compute_capability or 0) >= 10
+    return {
+        "traffic_ratio": unit["weights"] + unit["kv"],
+        "kv_extra_ratio": unit["kv"],
+        "kernel_s": unit["kernels"],
+        "kernel_before_cc10_s": 0.0 if newest else unit["kernels"],
+        "kernel_fp8_cc10_s": unit["kernels"] if newest and s.weight_format in ("fp8", "fp8_block") else 0.0,
+        "prefill_ratio": unit["prefill stall"],
+        "decode_ratio": unit["compute"],
+        "expert_s": unit.get("experts", 0.0),
+        "prefill_token_s": token["prefill stall"],
+        "request_s": unit["requests"],
+    }
+
+
+def solve(a: np.ndarray, y: np.ndarray, low: np.ndarray, rounds: int = 40) -> np.ndarray:
+    """Least absolute relative error with lower bounds: reweighted least squares, each by coordinate descent."""
+    weights = np.ones(len(y))
+    x = low.astype(float).copy()
+    for _ in range(rounds):
+        scale = np.sqrt(weights) / y
+        scaled, target = a * scale[:, None], scale * y
+        gram, right = scaled.T @ scaled, scaled.T @ target
+        diagonal = np.diag(gram) + 1e-300
+        for _ in range(200):
+            before = x.copy()
+            for j in range(len(x)):
+                x[j] = max(low[j], x[j] + (right[j] - gram[j] @ x) / diagonal[j])
+            if np.allclose(x, before, rtol=1e-9, atol=0.0):
+                break
+        weights = 1 / np.maximum(np.abs(a @ x - y) / y, 0.005)
+    return x
+
+
+def left_out(a: np.ndarray, y: np.ndarray, low: np.ndarray, groups: list[str]) -> np.ndarray:
+    """Predictions of each group by a fit that never saw it."""
+    labels, predicted = np.array(groups), np.zeros(len(y))
+    for label in sorted(set(groups)):
+        test = labels == label
+        predicted[test] = a[test] @ solve(a[~test], y[~test], low)
+    return predicted
+
+
+def report(name: str, found: list[Sample], terms: tuple[str, ...], write: bool) -> None:
+    a = np.array([[sample.columns[term] for term in terms] for sample in found])
+    y = np.array([sample.tpot_s for sample in found])
+    low = np.array([1.0 if term == "traffic_ratio" else 0.0 for term in terms])
+    fitted = solve(a, y, low)
+    by_model = left_out(a, y, low, [sample.family for sample in found])
+    by_gpu = left_out(a, y, low, [sample.row.gpu for sample in found])
+    error = {
+        k: float(np.mean(np.abs(p - y) / y)) for k, p in (("in", a @ fitted), ("model", by_model), ("gpu", by_gpu))
+    }
+    print(
+        f"{name}: n {len(y)}, in sample {error['in']:.1%}, model left out {error['model']:.1%}, GPU {error['gpu']:.1%}"
+    )
+    coefficients = {term: float(value) for term, value in zip(terms, fitted, strict=True)}
+    for term, value in coefficients.items():
+        print(f"  {term:22} {value:.4g}")
+    bands = list(concurrency_bands(found, y / by_model))
+    for band in bands:
+        print(f"  up to {band.sequences} sequences: measured / predicted {band.low:.2f} to {band.high:.2f}")
+    first, ttft_error = fit_first_token(found, coefficients)
+    print(f"  first token: in sample {ttft_error:.1%}, {first}")
+    if write:
+        store(name, coefficients, bands, first, error, len(y))
+
+
+def concurrency_bands(found: list[Sample], ratio: np.ndarray) -> Iterator[Band]:
+    clients = np.array([sample.row.concurrency or 1 for sample in found])
+    below = 0
+    for top in BANDS:
+        inside = (clients > below) & (clients <= top)
+        below = top
+        if inside.sum() >= 20:
+            low, high = np.quantile(ratio[inside], (0.05, 0.95))
+            yield Band(sequences=top, low=round(float(low), 3), high=round(float(high), 3))
+
+
+def fit_first_token(found: list[Sample], coefficients: dict[str, float]) -> tuple[FirstToken, float]:
+    constants = UNIT.model_copy(update={**dict.fromkeys(DENSE + MIXTURE, 0.0), **coefficients})
+    known = [sample for sample in found if sample.ttft_s]
+    rows = []
+    for sample in known:
+        s = sample.scenario
+        tpot = sum(sample.columns[term] * value for term, value in coefficients.items())
+        prompt = float(prompt_at_peak_s(sample.shape, s.input_tokens))
+        work = float(s.input_tokens * s.model.layers * s.model.hidden)
+        others = s.sharing_batch - 1
+        rows.append([tpot, sample.shape.kernels, prompt, work, others * prompt, others * work])
+    a, y = np.array(rows, dtype=float), np.array([sample.ttft_s for sample in known])
+    x = solve(a, y, np.zeros(6))
+    ratio = y / (a @ x)
+    low, high = np.quantile(ratio, (0.05, 0.95))
+    values = {name: float(value) for name, value in zip(FIRST, x, strict=True)}
+    first = FirstToken(**values, low=round(float(low), 3), high=round(float(high), 3))
+    check = first_token_s(known[0].shape, constants.model_copy(update={"first_token": first}), rows[0][0], 1, 1)
+    if not np.isfinite(check):
+        raise SystemExit("the first-token formula is not finite")
+    return first, float(np.mean(np.abs(a @ x - y) / y))
+
+
+def store(
+    name: str, coefficients: dict[str, float], bands: list[Band], first: FirstToken, error: dict[str, float], n: int
+) -> None:
+    zero = {term: 0.0 for term in (*DENSE, *MIXTURE) if term not in coefficients}
+    source = (
+        f"bench/fit_speed.py on {n} served rows of aiconfigurator silicon_sample.csv@095f58a5 (H100 to B300); "
+        f"error {error['in']:.1%} in sample, {error['model']:.1%} model left out, {error['gpu']:.1%} GPU type left out"
+    )
+    record = {
+        "engines": ["vllm", "sglang", "tensorrt-llm"],
+        "memory_classes": ["hbm"],
+        "vendors": ["NVIDIA"],
+        "mixture": name == "served-mixture",
+        "min_compute_capability": 9.0,
+        "kind": "measured",
+        **{term: float(f"{value:.4g}") for term, value in {**coefficients, **zero}.items()},
+        "bands": [band.model_dump() for band in bands],
+        "first_token": {k: float(f"{v:.4g}") for k, v in first.model_dump().items()},
+        "source": source,
+    }
+    StepConstants.model_validate(record)
+    path = FOLDER / f"{name}.yaml"
+    beside = path.with_suffix(".tmp")
+    beside.write_text(yaml.safe_dump(record, sort_keys=False, width=120), encoding="utf-8")
+    beside.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("truth", type=Path)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    found = list(samples(given.truth))
+    report("served-dense", [s for s in found if not s.shape.experts], DENSE, given.write)
+    report("served-mixture", [s for s in found if s.shape.experts], MIXTURE, given.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What a user will get: TPOT, TTFT and throughput with intervals, where measurements cover the case.
+
+    output_tokens_per_s = B OSL / (TTFT + OSL TPOT)
+Intervals are the 5th to 95th percentile of measured over predicted with the model left out of the fit. No estimate lies
+below the floor. Where nothing was measured on the engine, the memory class or the kind of model, or where more
+sequences are asked for than fit, there is no estimate but a reason.
+"""
+
+from typing import Literal
+
+from infopt.frozen import dataclass
+from infopt.ledgers.bandwidth import BandwidthLedger
+from infopt.ledgers.memory import MemoryLedger
+from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import first_token_s, step_shape, step_terms_s
+from infopt.ledgers.terms import Term
+from infopt.profiles.step_constants import Band, StepConstants, step_constants
+
+Bound = Literal["weights", "kv", "compute", "link", "overhead", "prefill"]
+# Which of the bounds a term of the step belongs to.
+BOUND_OF: dict[str, Bound] = {
+    "weights": "weights",
+    "kv": "kv",
+    "compute": "compute",
+    "kernels": "overhead",
+    "requests": "overhead",
+    "experts": "overhead",
+    "prefill stall": "prefill",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Expected times of one scenario.
+
+    terms        seconds of one output token by name; they sum to tpot_s
+    bound        the largest of weights, kv, compute, overhead and prefill
+    source       the constants and their errors
+    """
+
+    terms: tuple[Term, ...]
+    tpot_s: float
+    tpot_low_s: float
+    tpot_high_s: float
+    ttft_s: float
+    ttft_low_s: float
+    ttft_high_s: float
+    output_tokens_per_s: float
+    bound: Bound
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoEstimate:
+    """Why there is none."""
+
+    reason: str
+
+
+def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> Estimate | NoEstimate:
+    """The estimate of a scenario, or why it has none."""
+    if memory.max_sequences < s.batch_per_replica:
+        return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")
+    capability = s.accelerator.compute_capability
+    constants = step_constants(
+        s.engine.engine,
+        s.accelerator.memory_class,
+        s.accelerator.vendor,
+        float(capability) if capability else None,
+        s.model.experts > 0,
+    )
+    if constants is None:
+        where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
+        return NoEstimate(f"no measurements of {where} are in the step-time data; the floors hold")
+    shape = step_shape(s, constants)
+    if shape is None:
+        return NoEstimate(f"the dense peak of {s.accelerator.id} is not known")
+    batch = s.sharing_batch
+    terms_s = step_terms_s(shape, constants, batch, s.decode_context_tokens, s.input_tokens, s.output_tokens)
+    tpot = max(sum(float(value) for value in terms_s.values()), bandwidth.step_floor_s)
+    ttft = float(first_token_s(shape, constants, tpot, batch, s.input_tokens))
+    return _with_intervals(s, constants, {name: float(value) for name, value in terms_s.items()}, tpot, ttft, bandwidth)
+
+
+def _with_intervals(
+    s: Scenario,
+    constants: StepConstants,
+    terms_s: dict[str, float],
+    tpot_s: float,
+    ttft_s: float,
+    bandwidth: BandwidthLedger,
+) -> Estimate:
+    band, first = band_of(constants, s.sharing_batch), constants.first_token
+    by_bound: dict[Bound, float] = {}
+    for name, value in terms_s.items():
+        by_bound[BOUND_OF[name]] = by_bound.get(BOUND_OF[name], 0.0) + value
+    return Estimate(
+        terms=tuple(_term(name, value, band, constants) for name, value in terms_s.items()),
+        tpot_s=tpot_s,
+        tpot_low_s=max(tpot_s * band.low, bandwidth.step_floor_s),
+        tpot_high_s=tpot_s * band.high,
+        ttft_s=ttft_s,
+        ttft_low_s=ttft_s * first.low,
+        ttft_high_s=ttft_s * first.high,
+        output_tokens_per_s=s.batch * s.output_tokens / (ttft_s + s.output_tokens * tpot_s),
+        bound=max(by_bound, key=lambda name: by_bound[name]),
+        source=constants.source,
+    )
+
+
+def band_of(constants: StepConstants, sequences: int) -> Band:
+    """The interval of a concurrency: the first band that reaches it."""
+    return next((band for band in constants.bands if sequences <= band.sequences), constants.bands[-1])
+
+
+def _term(name: str, value_s: float, band: Band, constants: StepConstants) -> Term:
+    return Term(name, value_s, value_s * band.low, value_s * band.high, "s", "", constants.source, constants.kind)

@@ -1,0 +1,105 @@
+"""Constants of the step-time model, by engine, memory class and kind of model, and the kernels a layer launches."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from infopt.profiles.geometry import ModelProfile
+from infopt.records import Record, load_record, names_in, read_yaml
+
+_DATA = Path(__file__).resolve().parent / "data"
+FOLDER = _DATA / "step_time"
+
+
+class Band(Record):
+    """Measured over predicted, 5th to 95th percentile, up to `sequences` at once; the model left out of the fit."""
+
+    sequences: int
+    low: float
+    high: float
+
+
+class FirstToken(Record):
+    """TTFT = steps x TPOT + N kernel_s + S1 prefill_ratio + T token_s + (C - 1)(S1 queue_ratio + T queue_token_s).
+
+    S1 is the prompt at dense peak, T tokens x layers x hidden of the prompt, C clients.
+    """
+
+    steps: float
+    kernel_s: float
+    prefill_ratio: float
+    token_s: float
+    queue_ratio: float
+    queue_token_s: float
+    low: float
+    high: float
+
+
+class StepConstants(Record):
+    """Coefficients of ledgers/step_time.py for a class of deployments.
+
+    engines, memory_classes, vendors, mixture  where they hold
+    traffic_ratio     1 / efficiency of weight and KV reads (at least 1: nothing beats the bytes)
+    kv_extra_ratio    added for KV reads
+    kernel_s          fixed cost of one kernel; the two others are added before compute capability 10, and for
+                      8-bit block weights from 10 on
+    prefill_ratio     1 / MFU of prompts that others prefill while one decodes
+    decode_ratio      1 / MFU of decode products
+    expert_s          cost of one hit expert of one layer on its rank
+    prefill_token_s   per layer, hidden unit and prefill token of other requests: work that TP does not divide
+    request_s         per resident request and step
+    """
+
+    engines: list[str]
+    memory_classes: list[str]
+    vendors: list[str]
+    mixture: bool
+    min_compute_capability: float
+    kind: Literal["measured", "assumed"]
+    traffic_ratio: float
+    kv_extra_ratio: float
+    kernel_s: float
+    kernel_before_cc10_s: float
+    kernel_fp8_cc10_s: float
+    prefill_ratio: float
+    decode_ratio: float
+    expert_s: float
+    prefill_token_s: float
+    request_s: float
+    bands: list[Band]
+    first_token: FirstToken
+    source: str
+
+
+@cache
+def _counts() -> dict[str, Any]:
+    data: dict[str, Any] = read_yaml(_DATA / "kernels.yaml")
+    return data
+
+
+def kernels_per_step(model: ModelProfile) -> int:
+    """Kernels of one decode step: the sum over layers of what each is made of."""
+    counts = _counts()
+    total = 0
+    for run in model.runs:
+        mixer, ff = run.mixer, run.feed_forward
+        kernels = counts["mixers"][mixer.kind] + counts["feed_forwards"][ff.kind]
+        kernels += counts["qk_norm"] if mixer.qk_norm else 0
+        kernels += counts["shared_expert"] if ff.shared_params else 0
+        total += run.layers * kernels
+    return total
+
+
+def step_constants(
+    engine: str, memory_class: str, vendor: str, compute_capability: float | None, mixture: bool
+) -> StepConstants | None:
+    """The class a deployment belongs to, None where no measurements cover it."""
+    for name in names_in(FOLDER):
+        if not name.endswith("-mixture" if mixture else "-dense"):
+            continue
+        record = load_record(StepConstants, FOLDER, name, "step-time class", "see profiles/data/step_time")
+        fits = engine in record.engines and memory_class in record.memory_classes and vendor in record.vendors
+        capable = compute_capability is not None and compute_capability >= record.min_compute_capability
+        if fits and capable and record.mixture == mixture:
+            return record
+    return None

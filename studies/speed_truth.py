@@ -1,0 +1,160 @@
+"""Published speed measurements as scenarios: names and formats are read as they stand.
+
+One metric a row (`COLUMNS`). Rows whose note starts with FLAG are known bad and never used.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.names import resolve_hardware
+from infopt.ledgers.scenario import Scenario
+from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
+from infopt.profiles.geometry import ModelProfile
+from infopt.studies.scenarios import Request, build
+from infopt.studies.truth import DATA, terms
+
+BUNDLED_SPEED = DATA / "speed_truth.csv"
+COLUMNS = (
+    "id", "source", "model", "gpu", "n_gpus", "tp", "pp", "ep", "weight_format", "kv_dtype", "engine", "isl", "osl",
+    "batch_or_concurrency", "metric", "value", "unit", "note",
+)  # fmt: skip
+MOST_SERVED_GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedRow:
+    """One published figure, as published."""
+
+    id: str
+    source: str
+    model: str
+    gpu: str
+    gpus: int | None
+    tp: int | None
+    ep: int | None
+    weight_format: str
+    engine: str
+    input_tokens: int | None
+    output_tokens: int | None
+    concurrency: int | None
+    metric: str
+    value: float
+    note: str
+
+    @property
+    def prefix(self) -> str:
+        return self.id.split("-")[0]
+
+    @property
+    def flagged(self) -> bool:
+        return self.note.startswith("FLAG")
+
+    @property
+    def run(self) -> tuple[Any, ...]:
+        """What the figures of one run share."""
+        lengths = (self.input_tokens, self.output_tokens, self.concurrency)
+        return (self.source, self.model, self.gpu, self.gpus, *lengths, self.note)
+
+
+def read_speed_rows(path: Path) -> Iterator[SpeedRow]:
+    """Rows of a speed truth file; a missing column or a bad number is an error with its line."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            reader = csv.DictReader(handle)
+            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            if missing:
+                raise InfoptError(f"{path}: not a speed truth file, column {missing[0]!r} is missing")
+            for number, row in enumerate(reader, start=2):
+                yield _row(path, number, row)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InfoptError(f"{path}: cannot be read: {error}") from error
+
+
+def _row(path: Path, number: int, row: dict[str, str]) -> SpeedRow:
+    try:
+        value = float(row["value"])
+    except (TypeError, ValueError):
+        raise InfoptError(f"{path}:{number}: value {row['value']!r} is not a number") from None
+    return SpeedRow(
+        id=row["id"],
+        source=row["source"],
+        model=row["model"],
+        gpu=row["gpu"],
+        gpus=_whole(row["n_gpus"]),
+        tp=_whole(row["tp"]),
+        ep=_whole(row["ep"]),
+        weight_format=row["weight_format"],
+        engine=row["engine"],
+        input_tokens=_whole(row["isl"]),
+        output_tokens=_whole(row["osl"]),
+        concurrency=_whole(row["batch_or_concurrency"]),
+        metric=row["metric"],
+        value=value,
+        note=row["note"] or "",
+    )
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
+
+def served_scenario(row: SpeedRow) -> Scenario:
+    """The scenario of a served row; raises InfoptError with the reason where the row does not suffice.
+
+    `attn_dp=D` in the note: D attention replicas over devices that share the experts.
+    """
+    words = terms()
+    if not (row.gpus and row.concurrency and row.input_tokens and row.output_tokens):
+        raise InfoptError("devices, concurrency or lengths not stated")
+    if row.gpus > MOST_SERVED_GPUS:
+        raise InfoptError("more than 8 devices")
+    model, weights = served_model(row, words)
+    replicas = _attention_replicas(row)
+    if row.gpus % replicas or row.tp not in (None, row.gpus, row.gpus // replicas):
+        raise InfoptError("tp and attention replicas do not match the devices")
+    mixture = model.experts > 0
+    engine = {"trtllm": "tensorrt-llm"}.get(row.engine.split(" ")[0], row.engine.split(" ")[0])
+    request = Request(
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        batch=row.concurrency,
+        gpus=row.gpus,
+        tp=row.gpus // replicas,
+        dp=replicas,
+        ep=row.gpus if mixture and replicas > 1 else (row.ep or 1) if mixture and row.ep == row.gpus else 1,
+        engine=engine,
+        weights=weights,
+        kv="fp8" if engine == "tensorrt-llm" and weights != "bf16" else None,
+    )
+    device = resolve_hardware(words["gpus"].get(row.gpu, row.gpu)).accelerator
+    return build(model, HardwareChoice(device, None, row.gpu), request).scenario
+
+
+def _attention_replicas(row: SpeedRow) -> int:
+    found = re.search(r"attn_dp=(\d+)", row.note)
+    return int(found.group(1)) if found else 1
+
+
+def served_model(row: SpeedRow, words: dict[str, Any]) -> tuple[ModelProfile, str]:
+    """The catalogue model of a row and its weight format; a checkpoint stored in 4 bits keeps its own format."""
+    found = find_in_catalogue(row.model) or find_in_catalogue(row.model.split("/")[-1])
+    if found is None:
+        raise InfoptError(f"model {row.model!r} is not in the catalogue")
+    model = load_catalogue_model(found)
+    text = row.weight_format.lower()
+    weights = next((name for word, name in words["speed_weights"] if word in text), None)
+    if weights is None:
+        raise InfoptError(f"weight format {row.weight_format!r} is not known")
+    stored = model.quantization
+    if stored is not None and stored.format == "mxfp4":
+        return model, "mxfp4"
+    if stored is not None and stored.format != weights:
+        model = replace(model, quantization=None)
+    return model, weights
