@@ -33,6 +33,9 @@ NOT_DECODERS = (
     "EmbeddingModel",
 )
 
+# Names that end in Model all the same and generate; a bare `...Model` has no head and serves embeddings.
+WITH_HEAD = ("LMHeadModel", "ChatModel", "ChatGLMModel", "LMModel", "BloomModel")
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -71,7 +74,8 @@ def refuse_other_architectures(config: Mapping[str, Any], where: str) -> None:
     """Encoders, classifiers and sequence-to-sequence models are not decoders."""
     names = config.get("architectures") or []
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    wrong = [name for name in names if name.endswith(NOT_DECODERS)]
+    headless = [name for name in names if name.endswith("Model") and not name.endswith(WITH_HEAD)]
+    wrong = [name for name in names if name.endswith(NOT_DECODERS)] + headless
     if wrong or config.get("is_encoder_decoder") is True:
         what = wrong[0] if wrong else "an encoder-decoder"
         raise InfoptError(f"{where}: not a decoder ({what}); infopt prices generating decoders only")

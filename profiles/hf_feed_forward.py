@@ -45,7 +45,8 @@ def shared_width(keys: Keys, family: Family, expert_width: int) -> int:
 def mixture(keys: Keys, family: Family, times: int = 1) -> FeedForward:
     """E experts of 3 H Im (2 H Im plain), a router of H E, shared experts beside them.
 
-    A dense MLP beside the experts may be `times` as wide. A latent expert works in `moe_latent_size`, with one projection down and one up per layer.
+    A dense MLP beside the experts may be `times` as wide. A latent expert works in `moe_latent_size`, with one
+    projection down and one up per layer.
     """
     hidden, number, chosen = keys.count("hidden"), keys.count("experts"), keys.count("experts_per_token")
     wide = keys.count("expert_intermediate")

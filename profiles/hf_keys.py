@@ -224,6 +224,15 @@ class Keys:
             raise self.error(f"{key} is {_shown(value)}, expected a list")
         return value
 
+    def numbers(self, name: str) -> frozenset[int] | None:
+        """A list of layer numbers, or None when absent."""
+        values = self.items(name)
+        if values is None:
+            return None
+        if not all(type(value) is int and 0 <= value <= LIMITS["layers"] for value in values):
+            raise self.error(f"{self.spellings(name)[0]} is not a list of layer numbers")
+        return frozenset(values)
+
     def missing(self, name: str) -> InfoptError:
         names = self.spellings(name)
         other = f" (or {', '.join(names[1:4])})" if len(names) > 1 else ""

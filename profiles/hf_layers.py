@@ -136,18 +136,15 @@ def _flags(keys: Keys, name: str, zero: str, one: str, layers: int) -> Plan:
 
 def _delta_lists(keys: Keys, family: Family, layers: int) -> Plan:
     """Full layers by number, counted from 1; the others recurrent."""
-    _, full = keys.find("linear_attn_config.full_attn_layers")
-    if full is None:
+    numbers = keys.numbers("linear_attn_config.full_attn_layers")
+    if numbers is None:
         return None
-    if not isinstance(full, list) or not all(type(n) is int and n >= 1 for n in full):
-        raise keys.error("linear_attn_config.full_attn_layers is not a list of layer numbers")
-    numbers = set(full)
     return ["full" if i + 1 in numbers else "recurrent" for i in range(layers)]
 
 
 def _attention_indices(keys: Keys, family: Family, layers: int) -> Plan:
     """Attention on the listed layers (counted from 0), recurrent elsewhere."""
-    listed = keys.items("attn_layer_indices") or keys.items("full_attn_idxs") or ()
+    listed = keys.numbers("attn_layer_indices") or keys.numbers("full_attn_idxs") or frozenset()
     return ["full" if i in listed else "recurrent" for i in range(layers)]
 
 
@@ -233,7 +230,7 @@ def _sparse_step(keys: Keys, family: Family, layers: int) -> Plan:
     """Experts on every `decoder_sparse_step`-th layer except the listed dense ones; none without experts."""
     if keys.count("experts", 0) == 0:
         return ["dense"] * layers
-    only_dense = set(keys.items("mlp_only_layers") or ())
+    only_dense = keys.numbers("mlp_only_layers") or frozenset()
     step = keys.count("decoder_sparse_step")
     return ["moe" if i not in only_dense and (i + 1) % step == 0 else "dense" for i in range(layers)]
 
@@ -259,7 +256,7 @@ def _moe_flags(keys: Keys, family: Family, layers: int) -> Plan:
 
 def _interleaved(keys: Keys, family: Family, layers: int) -> Plan:
     """Experts on the listed layers, else on every `interleave_moe_layer_step`-th."""
-    listed = keys.items("moe_layers")
+    listed = keys.numbers("moe_layers")
     if listed is not None:
         return ["moe" if i in listed else "dense" for i in range(layers)]
     step = keys.count("interleave_moe_layer_step", 0)

@@ -40,7 +40,8 @@ def grouped_query(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
     own_kv = 0 if kind == "shared" else kv
     kv_width = own_kv * (d if keys.switch(family.shared_kv_value) else d + dv)
     key_value = hidden * kv_width
-    small = qk_norm_params(keys, family, q, own_kv, d) + (rank or 0)
+    norms = qk_norm_params(keys, family, q, own_kv, d)
+    small = norms + (rank or 0)
     small += q * d + kv_width if keys.switch(family.qkv_bias) else 0
     small += q * dv if keys.switch(family.gate_bias) else 0
     small += hidden if keys.switch(family.o_bias) else 0
@@ -57,6 +58,7 @@ def grouped_query(keys: Keys, family: Family, kind: MixerKind) -> Mixer:
         kv_heads=kv,
         qk_dim=d,
         v_dim=dv,
+        qk_norm=norms > 0,
         window_tokens=window_tokens(keys, kind),
         index_dim=index_dim,
         index_heads=index_heads,

@@ -5,7 +5,7 @@ before the layer number (`model.`, `model.language_model.`, ...) is dropped on b
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 
 from infopt.frozen import dataclass
@@ -14,6 +14,7 @@ from infopt.profiles.hf_keys import Keys
 
 MAX_PATTERNS = 200_000
 MAX_GENERAL_PATTERNS = 64
+MAX_TRIES = 10_000  # general patterns times layers
 MAX_REPEATS = 4  # of * and + in one expression: what bounds the time a match can take
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)(?=$|[.*])")
 _WRAPPERS = ("model.language_model.", "language_model.model.", "language_model.", "model.", "backbone.", "")
@@ -57,22 +58,35 @@ class Unit:
     names: tuple[str, ...]
 
 
-def units(runs: tuple[LayerRun, ...], hidden: int, head_params: int, mtp_params: int) -> list[Unit]:
-    """Every group of matrices of the decoder, in order."""
-    listed: list[Unit] = []
-    index = 0
+def layer_units(
+    runs: tuple[LayerRun, ...], hidden: int, lists: Sequence["Patterns"]
+) -> Iterator[tuple[int, tuple[Unit, ...]]]:
+    """(how many layers, their groups of matrices): layers that no list tells apart come together."""
+    first = 0
     for run in runs:
         groups = _layer_groups(run, hidden)
-        for number in range(index, index + run.layers):
-            listed += [
-                Unit(part, params, tuple(f"layers.{number}.{name}" for name in names)) for part, params, names in groups
-            ]
-        index += run.layers
-    if head_params:
-        listed.append(Unit("head", head_params, ("lm_head", "head", "output_layer")))
-    if mtp_params:
-        listed.append(Unit("mtp", mtp_params, ("mtp.layers.0.mlp", f"layers.{index}.mlp.experts", "mtp_layers.0.mlp")))
-    return listed
+        numbers = range(first, first + run.layers)
+        apart = sorted(n for n in numbers if any(patterns.tells_apart(n) for patterns in lists))
+        alike = run.layers - len(apart)
+        if alike:
+            told = set(apart)
+            yield alike, _numbered(groups, next(n for n in numbers if n not in told))
+        for number in apart:
+            yield 1, _numbered(groups, number)
+        first += run.layers
+
+
+def _numbered(groups: list[tuple[str, int, tuple[str, ...]]], number: int) -> tuple[Unit, ...]:
+    return tuple(
+        Unit(part, params, tuple(f"layers.{number}.{name}" for name in names)) for part, params, names in groups
+    )
+
+
+def other_units(layers: int, head_params: int, mtp_params: int) -> tuple[Unit, ...]:
+    """Matrices outside the layers: the head, and what multi-token prediction adds."""
+    head = Unit("head", head_params, ("lm_head", "head", "output_layer"))
+    mtp = Unit("mtp", mtp_params, ("mtp.layers.0.mlp", f"layers.{layers}.mlp.experts", "mtp_layers.0.mlp"))
+    return tuple(unit for unit in (head, mtp) if unit.params)
 
 
 def _layer_groups(run: LayerRun, hidden: int) -> list[tuple[str, int, tuple[str, ...]]]:
@@ -108,6 +122,8 @@ class Patterns:
         self._stems: dict[str, list[str]] = {}
         self._words: set[str] = set()
         self._general: list[re.Pattern[str]] = []
+        self._numbers: set[int] = set()  # layers that a pattern names
+        self._every_layer = False  # a pattern that may name any of them
         for count, pattern in enumerate(patterns):
             if not isinstance(pattern, str) or len(pattern) > 300 or count > MAX_PATTERNS:
                 raise keys.error("quantization_config lists something that is not a module name")
@@ -125,6 +141,7 @@ class Patterns:
             self._add_general(translate(pattern))
             return
         name = bare(name)
+        self._note_layer(name, star)
         if "." not in name and not star:
             self._words.add(name)
         elif star and not pattern.rstrip("*").endswith("."):
@@ -133,10 +150,29 @@ class Patterns:
         else:
             self._exact.add(name)
 
+    def _note_layer(self, name: str, star: bool) -> None:
+        parts = name.split(".")
+        if parts[0] == "layers":
+            partial = star and len(parts) == 2  # `layers.1*` is layer 10 as well
+            self._every_layer |= partial
+            self._numbers.add(int(parts[1]))
+
+    def tells_apart(self, number: int) -> bool:
+        """Whether the list may treat a layer differently from its neighbours."""
+        return self._every_layer or number in self._numbers
+
+    def refuse_costly(self, layers: int) -> None:
+        """Expressions that may tell every layer apart are tried on each: too many are refused."""
+        if len(self._general) * layers > MAX_TRIES:
+            raise self._keys.error(
+                f"{len(self._general)} module patterns for {layers} layers are more than infopt reads"
+            )
+
     def _add_general(self, expression: str) -> None:
         repeats = sum(expression.count(sign) for sign in "*+{")
         if len(self._general) >= MAX_GENERAL_PATTERNS or repeats > MAX_REPEATS or re.search(r"\)[*+{]", expression):
             raise self._keys.error(f"module pattern {expression[:60]!r} is more complicated than infopt reads")
+        self._every_layer |= bool(re.search(r"\d", expression.replace("(?s:", "").replace("\\Z", "")))
         try:
             self._general.append(re.compile(expression))
         except re.error as error:

@@ -6,13 +6,14 @@ formats. The answer is one format name, the parts it covers, and the mean bits o
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from infopt.frozen import dataclass
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import LayerRun, Quantization
 from infopt.profiles.hf_keys import Keys
-from infopt.profiles.hf_modules import Patterns, Unit, units
+from infopt.profiles.hf_modules import Patterns, Unit, layer_units, other_units
 
 NESTED = ("quantization_config", "compression_config", "quantization")
 _IGNORE = ("ignore", "modules_to_not_convert", "exclude_modules", "llm_int8_skip_modules", "ignored_layers",
@@ -65,14 +66,21 @@ def quantization(
     sizes: dict[str, int] = {}
     used: dict[str, int] = {}  # format -> weights stored in it
     by_format: dict[str, Scheme] = {}
-    for unit in units(runs, keys.count("hidden"), head_params, mtp_params):
-        scheme = None if ignored.match(unit) else _scheme_of(unit, method, schemes, declared)
-        bits = scheme.bits_per_weight if scheme else base
-        weights[unit.part] = weights.get(unit.part, 0.0) + bits * unit.params
-        sizes[unit.part] = sizes.get(unit.part, 0) + unit.params
-        if scheme:
-            used[scheme.format] = used.get(scheme.format, 0) + unit.params
-            by_format.setdefault(scheme.format, scheme)
+    lists = [ignored, *(scheme.targets for scheme in schemes if scheme.targets is not None)]
+    layers = sum(run.layers for run in runs)
+    for patterns in lists:
+        patterns.refuse_costly(layers)
+    outside = ((1, other_units(layers, head_params, mtp_params)),)
+    for times, units in chain(layer_units(runs, keys.count("hidden"), lists), outside):
+        for unit in units:
+            scheme = None if ignored.match(unit) else _scheme_of(unit, method, schemes, declared)
+            bits = scheme.bits_per_weight if scheme else base
+            params = times * unit.params
+            weights[unit.part] = weights.get(unit.part, 0.0) + bits * params
+            sizes[unit.part] = sizes.get(unit.part, 0) + params
+            if scheme:
+                used[scheme.format] = used.get(scheme.format, 0) + params
+                by_format.setdefault(scheme.format, scheme)
     if not used:
         return None
     main = by_format[max(used, key=lambda name: used[name])]
