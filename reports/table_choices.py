@@ -51,9 +51,13 @@ def _format_table(weights: str, plans: Sequence[Plan], choices: Choices, shown: 
     note = f"{stored}, {'as stored' if weights == choices.stored_format else 'may cost quality'}"
     yield heading(f"{weights} weights", note)
     rows = [words.choice_cells(rank, plan) for rank, plan in enumerate(plans[:shown], start=1)]
-    yield columns_table(COLUMNS, rows, "--hw", DROPPED_FIRST, indent=2)
+    yield columns_table(COLUMNS, rows, "--hw", DROPPED_FIRST, indent=2, beside=_all_rows(choices))
     if shown is not None and len(plans) > shown:
         yield Padding(f"and {len(plans) - shown} more: --weights {weights}", (0, 0, 0, 2))
+
+
+def _all_rows(choices: Choices) -> list[list[str]]:
+    return [words.choice_cells(rank, plan) for rank, plan in enumerate(choices.plans, start=1)]
 
 
 def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:

@@ -55,23 +55,30 @@ def facts(rows: Iterable[tuple[str, str]], label_width: int = 13) -> Padding:
 
 
 def columns_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], left: str, droppable: Sequence[str], indent: int = 0
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: str,
+    droppable: Sequence[str],
+    indent: int = 0,
+    beside: Sequence[Sequence[str]] = (),
 ) -> RenderableType:
     """Rows under their headings, all to the right but the column `left`; on a narrow screen columns go, not digits.
 
     droppable  the columns that can go, the first to go first
+    beside     rows of sister tables, whose columns shall stand under one another
     """
-    kept = _fitting(columns, rows, droppable, terminal_width() - indent)
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, *beside, strict=True)]
+    kept = _fitting(columns, widths, droppable, terminal_width() - indent)
     table = Table(box=None, padding=(0, GAP, 0, 0), header_style="cyan", pad_edge=False)
     for position in kept:
-        table.add_column(columns[position], justify="left" if columns[position] == left else "right", no_wrap=True)
+        name, width = columns[position], widths[position]
+        table.add_column(name, justify="left" if name == left else "right", no_wrap=True, min_width=width)
     for cells in rows:
         table.add_row(*(cells[position] for position in kept))
     return Padding(table, (0, 0, 0, indent))
 
 
-def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], droppable: Sequence[str], width: int) -> list[int]:
-    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+def _fitting(columns: Sequence[str], widths: Sequence[int], droppable: Sequence[str], width: int) -> list[int]:
     kept = list(range(len(columns)))
     for name in droppable:
         if sum(widths[i] + GAP for i in kept) - GAP <= width:

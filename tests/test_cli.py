@@ -148,7 +148,9 @@ def test_unknown_names_list_the_nearest(capsys: pytest.CaptureFixture[str]) -> N
     assert "1, 2, 4, 8" in one_line(capsys, [*PLAN, "--tp", "3", "--gpus", "3"])
 
 
-@pytest.mark.parametrize("arguments", [["plan"], ["plan", "--hw", "h100"], [*PLAN, "--ctx"], ["models"], ["schema", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["plan", "--hw", "h100"], [*PLAN, "--ctx"], ["models"], ["schema", "x"]]
+)
 def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     one_line(capsys, arguments)
 
@@ -226,7 +228,9 @@ def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
-        finished = subprocess.run(program(*PLAN), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        finished = subprocess.run(
+            program(*PLAN), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert finished.returncode == 2
     assert finished.stderr.startswith("infopt: the output cannot be written")
     assert finished.stderr.count("\n") == 1
