@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One response: body, headers, and the whole file's size where a range was asked."""
+    """One response: its status, its body, and its headers by lower-case name."""
 
     status: int
     body: bytes
@@ -94,7 +94,8 @@ class Hub:
             request.add_header("Range", f"bytes={byte_range[0]}-{byte_range[1]}")
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                return Answer(response.status, _bounded(response, limit, url), dict(response.headers.items()))
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(response.status, _bounded(response, limit, url), headers)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:
@@ -149,7 +150,7 @@ class RemoteFile:
         answer = self._hub.get(self._path, count, (offset, offset + count - 1))
         if answer.status == 404:
             raise InfoptError(f"{self.name}: there is no such file")
-        total = re.fullmatch(rf"bytes {offset}-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+        total = re.fullmatch(rf"bytes {offset}-\d+/(\d+)", answer.headers.get("content-range", ""))
         if answer.status != 206 or total is None:
             raise InfoptError(f"{self.name}: the server does not answer byte ranges; download the file instead")
         self.size, self._start, self._window = int(total.group(1)), offset, answer.body
@@ -172,7 +173,7 @@ def fetch_model(name: HubName) -> ModelProfile:
     from infopt.profiles.hf_config import profile_from_config
     from infopt.profiles.safetensors_model import read_checkpoint, with_checkpoint
 
-    source = f"{hub.endpoint}/{name.repo}/tree/{headers.get('X-Repo-Commit', revision)}"
+    source = f"{hub.endpoint}/{name.repo}/tree/{headers.get('x-repo-commit', revision)}"
     profile = profile_from_config(config, id=label, source=source, source_kind="hub")
     tensors = _fetch_tensors(hub, root)
     if tensors is not None:

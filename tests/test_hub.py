@@ -177,6 +177,20 @@ def test_only_headers_are_fetched(serve: Callable[[dict[str, Reply]], Server]) -
     assert sent == ["bytes=0-7", "bytes=0-131071"]
 
 
+def test_header_names_may_be_lower_case(serve: Callable[[dict[str, Reply]], Server]) -> None:
+    body = safetensors(TENSORS)
+    where = f"bytes 0-{len(body) - 1}/{len(body)}"
+    config = json.dumps(LLAMA).encode()
+    serve({
+        f"{ROOT}/config.json": lambda to: answer(to, 200, config, **{"x-repo-commit": "feed"}),
+        f"{ROOT}/model.safetensors": lambda to: answer(
+            to, 206, body[:8] if to.headers["Range"] == "bytes=0-7" else body, **{"content-range": where}),
+    })  # fmt: skip
+    got = fetch_model(REPO)
+    assert got.source.endswith("/tree/feed")
+    assert sum(got.stored_bytes.values()) == 2 * got.params_total
+
+
 def test_no_weights_is_said(serve: Callable[[dict[str, Reply]], Server]) -> None:
     serve(dict(CONFIG))
     assert "no safetensors files" in fetch_model(REPO).notes[-1]
