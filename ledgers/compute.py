@@ -50,12 +50,16 @@ def attention_flop_per_token(mixer: Mixer, context_tokens: Any) -> Any:
 
 
 def attention_prefill_flop(mixer: Mixer, tokens: Any) -> Any:
-    """Causal attention over a prompt: half the square, or a band of the window's width."""
+    """Causal attention over a prompt: half the square, or a band of the window's width (of the selected tokens).
+
+    An index scores every pair: 2 h_i d_i n^2 / 2.
+    """
     if mixer.kind in ("recurrent", "none"):
         return attention_flop_per_token(mixer, tokens) * tokens
     per_pair = 2 * mixer.q_heads * (mixer.qk_dim + mixer.v_dim)
-    window = smaller(tokens, mixer.window_tokens)
-    return per_pair * (tokens * 1.0 * window - window * window / 2.0)
+    window = smaller(tokens, mixer.window_tokens or mixer.index_topk or None)
+    indexed = mixer.index_heads * mixer.index_dim * tokens * (tokens * 1.0)
+    return per_pair * (tokens * 1.0 * window - window * window / 2.0) + indexed
 
 
 def decode_flop_per_token(model: ModelProfile, context_tokens: Any) -> Any:

@@ -128,7 +128,7 @@ def _short_words(plan: Plan) -> str:
     m = plan.memory
     short = m.used_bytes_per_gpu - m.capacity_bytes_per_gpu
     if short > 0:
-        return f"{format_gib(short)} short on each device"
+        return f"{format_gib(short)} short{_where(plan)}"
     return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is too small for {format_gib(m.kv_bytes_per_gpu)}"
 
 
@@ -167,7 +167,8 @@ def step_equation(plan: Plan) -> str:
     """The step floor with its numbers."""
     s, b = plan.scenario, plan.bandwidth
     moved = format_bytes(b.weight_bytes_per_step + b.kv_bytes_per_step)
-    return f"{moved} / ({s.tp} x {format_bytes_per_s(s.accelerator.bandwidth_bytes_per_s)})"
+    rate = format_bytes_per_s(s.accelerator.bandwidth_bytes_per_s)
+    return f"{moved} / ({s.tp} x {rate})" if s.tp > 1 else f"{moved} / {rate}"
 
 
 def cost_words(plan: Plan) -> str | None:
@@ -202,14 +203,19 @@ def reserved_words(plan: Plan) -> str:
     reserved, used = page.request_bytes(s.context_tokens), rank_bytes_per_sequence(plan)
     of_it = "" if abs(reserved - used) < 0.005 * used else f", of which {format_gib(used)} are used"
     groups = f" in {page.groups} groups of {page.group_layers} layers" if page.groups > 1 else ""
-    blocks = f"{format_whole(page.request_blocks(s.context_tokens))} blocks of {page.block_tokens} tokens{groups}"
-    return f"{s.engine.engine} reserves {format_gib(reserved)} per sequence on each device{of_it}: {blocks}"
+    of = f" of {page.block_tokens} tokens" if page.block_tokens > 1 else " of one token"
+    blocks = f"{counted(page.request_blocks(s.context_tokens), 'block')}{of}{groups}"
+    return f"{s.engine.engine} reserves {format_gib(reserved)} per sequence{_where(plan)}{of_it}: {blocks}"
+
+
+def _where(plan: Plan) -> str:
+    return " on each device" if plan.scenario.gpus > 1 else ""
 
 
 def pool_words(plan: Plan) -> str:
     m = plan.memory
     return (
-        f"{format_gib(m.kv_pool_bytes_per_gpu)} on each device "
+        f"{format_gib(m.kv_pool_bytes_per_gpu)}{_where(plan)} "
         f"({format_gib(m.kv_pool_low_bytes)} to {format_gib(m.kv_pool_high_bytes)}): "
         f"{plan.scenario.engine.engine} prints {format_whole(m.kv_pool_tokens)} tokens"
     )
