@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from infopt.cli import run
+from infopt.errors import InfoptError
 from infopt.profiles.catalogue import ModelEntry, catalogue_names, load_catalogue_model
 from infopt.profiles.hf_config import profile_from_config
-from infopt.studies.model_import import decisive
+from infopt.studies.model_import import config_of, decisive
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -136,6 +137,29 @@ def test_decisive_fields_count_the_same(id: str) -> None:
     first, second = (profile_from_config(c, id="", source="", source_kind="") for c in (config, kept))
     assert first == second
     assert first.params_total == load_catalogue_model(id).params_total
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "meta-llama/Llama-3.1-8B",
+        "Qwen/Qwen2.5-7B-Instruct",
+        "Qwen/Qwen3-4B",
+        "mistralai/Mistral-7B-v0.1",
+        "mistralai/Mixtral-8x7B-v0.1",
+        "Qwen/Qwen3-30B-A3B",
+    ],
+)
+def test_a_config_can_be_written_from_counted_layers(id: str) -> None:
+    """What a GGUF file gives is a profile; the config written from it counts to the same."""
+    model = load_catalogue_model(id)
+    counted = profile_from_config(config_of(model), id="", source="", source_kind="")
+    assert (counted.runs, counted.params_total) == (model.runs, model.params_total)
+
+
+def test_no_config_is_made_up_for_other_families() -> None:
+    with pytest.raises(InfoptError, match="import its config"):
+        config_of(load_catalogue_model("deepseek-ai/DeepSeek-V3"))
 
 
 def test_import_writes_whole_files(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
