@@ -6,7 +6,7 @@ from infopt.reports import words
 from infopt.reports.csv_report import cell
 from infopt.studies.choices import Choices
 from infopt.studies.planning import Plan
-from infopt.units import format_bytes, format_flop, format_seconds, format_share, format_whole
+from infopt.units import format_bytes, format_seconds, format_share, format_whole
 
 MARKS = {True: "✅", False: "❌", None: "❔"}
 
@@ -24,7 +24,7 @@ def _plan_lines(plan: Plan, explain: bool) -> Iterator[str]:
     yield from table(("", ""), _setting_rows(plan), "ll")
     if plan.fits is not True and plan.remedies:
         yield ""
-        yield "Would fit with any one of:"
+        yield f"Would {'' if plan.fits is False else 'surely '}fit with any one of:"
         yield ""
         yield from (f"- {escape(remedy.text)}" for remedy in plan.remedies)
     yield ""
@@ -66,7 +66,7 @@ def _floor_rows(plan: Plan) -> Iterator[Sequence[str]]:
     yield "TPOT at least", format_seconds(b.tpot_floor_s), words.step_equation(plan)
     yield "amortized per token", format_seconds(b.amortized_s_per_token), f"step / batch {plan.scenario.batch}"
     if c.ttft_floor_s is not None:
-        yield "TTFT at least", format_seconds(c.ttft_floor_s), f"{format_flop(c.prefill_flop)} at dense peak"
+        yield "TTFT at least", format_seconds(c.ttft_floor_s), words.ttft_equation(plan)
     yield "ridge batch", "-" if c.ridge_batch is None else format_whole(round(c.ridge_batch)), words.ridge_words(plan)
 
 

@@ -29,7 +29,7 @@ def _parts(choices: Choices, command: str) -> Iterator[RenderableType]:
     model = choices.model
     yield Text(f"Hardware for {model.id}", style="bold")
     if not choices.plans:
-        yield f"None of {', '.join(choices.refused)} holds it on up to {choices.limit} devices."
+        yield f"None of {', '.join(choices.refused)} holds it on up to {words.counted(choices.limit, 'device')}."
         return
     first = choices.plans[0]
     yield facts(
@@ -72,7 +72,9 @@ def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:
         ("$/h", "list price of all devices where one with source and date is known; --price h100=2.49 sets yours")
     )
     if choices.refused:
-        rows.append(("not shown", f"too small on up to {choices.limit} devices: {', '.join(choices.refused)}"))
+        rows.append(
+            ("not shown", f"too small on up to {words.counted(choices.limit, 'device')}: {', '.join(choices.refused)}")
+        )
     best = choices.plans[0].scenario
     rows.append(("next", f"{command} --hw {best.accelerator.id}:{best.gpus}"))
     yield facts(rows)

@@ -14,7 +14,6 @@ from infopt.studies.planning import Plan
 from infopt.units import (
     format_bytes,
     format_flop,
-    format_flop_per_s,
     format_gib,
     format_seconds,
     format_share,
@@ -63,7 +62,7 @@ def _remedies(plan: Plan) -> Iterator[RenderableType]:
     if plan.fits is True or not plan.remedies:
         return
     yield ""
-    yield heading("WOULD FIT WITH ANY ONE OF")
+    yield heading("WOULD FIT WITH ANY ONE OF" if plan.fits is False else "WOULD SURELY FIT WITH ANY ONE OF")
     for remedy in plan.remedies:
         yield Padding(f"- {remedy.text}", (0, 0, 0, 2))
 
@@ -135,9 +134,8 @@ def _compute(plan: Plan) -> Iterator[RenderableType]:
     s, c = plan.scenario, plan.compute
     yield heading("COMPUTE", "at dense peak")
     rows = [("prefill", f"{format_flop(c.prefill_flop)} for {format_whole(s.input_tokens)} tokens")]
-    if c.ttft_floor_s is not None and c.peak_flop_per_s:
-        peak = f"{s.tp * s.pp} x {format_flop_per_s(c.peak_flop_per_s)} {c.peak_format}"
-        rows.append(("TTFT", f"at least {format_seconds(c.ttft_floor_s)} = {format_flop(c.prefill_flop)} / ({peak})"))
+    if c.ttft_floor_s is not None:
+        rows.append(("TTFT", f"at least {format_seconds(c.ttft_floor_s)} = {words.ttft_equation(plan)}"))
     rows += [("decode", f"{format_flop(c.decode_flop_per_token)} per token"), ("ridge batch", words.ridge_words(plan))]
     yield facts(rows)
 

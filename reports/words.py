@@ -10,6 +10,7 @@ from infopt.units import (
     format_bytes_per_s,
     format_count,
     format_flop,
+    format_flop_per_s,
     format_gib,
     format_seconds,
     format_share,
@@ -171,6 +172,18 @@ def step_equation(plan: Plan) -> str:
     return f"{moved} / ({s.tp} x {rate})" if s.tp > 1 else f"{moved} / {rate}"
 
 
+def ttft_equation(plan: Plan) -> str:
+    """The prefill floor with its numbers."""
+    s, c = plan.scenario, plan.compute
+    peak = f"{format_flop_per_s(c.peak_flop_per_s or 0)} {c.peak_format}"
+    devices = s.tp * s.pp
+    return (
+        f"{format_flop(c.prefill_flop)} / ({devices} x {peak})"
+        if devices > 1
+        else f"{format_flop(c.prefill_flop)} / {peak}"
+    )
+
+
 def cost_words(plan: Plan) -> str | None:
     """Price per hour, and the least price of a token."""
     if plan.cost is None:
@@ -214,6 +227,8 @@ def _where(plan: Plan) -> str:
 
 def pool_words(plan: Plan) -> str:
     m = plan.memory
+    if not m.kv_pool_high_bytes:
+        return "none: what is loaded leaves nothing for the cache"
     return (
         f"{format_gib(m.kv_pool_bytes_per_gpu)}{_where(plan)} "
         f"({format_gib(m.kv_pool_low_bytes)} to {format_gib(m.kv_pool_high_bytes)}): "

@@ -130,7 +130,7 @@ def _cost(s: Scenario, hardware: HardwareChoice, bandwidth: BandwidthLedger) -> 
 def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: MemoryLedger) -> Iterator[Remedy]:
     """Changes that would make it fit, one at a time, each computed by the same ledger."""
     s = built.scenario
-    if memory.max_context_tokens and s.batch_per_replica == 1:
+    if 0 < memory.max_context_tokens < s.context_tokens and s.batch_per_replica == 1:
         yield Remedy("context", f"context of at most {memory.max_context_tokens} tokens")
     if 0 < memory.max_sequences < s.batch_per_replica:
         yield Remedy("batch", f"at most {memory.max_sequences * s.dp} sequences at once")
