@@ -1,7 +1,8 @@
 """Encoders of other modalities: counted where the tower is a known kind, else named as not counted.
 
 A tower's record lists its parameters as expressions over its own config: some per layer, some once. It is looked
-up by the wrapper's model_type (then it includes the projector), else by the encoder's own.
+up by the wrapper's model_type and the encoder's together, then by the wrapper's (both include the projector), else
+by the encoder's own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from infopt.records import Record, read_yaml, validate_record
 
 FOLDER = Path(__file__).resolve().parent / "data" / "towers"
 _WRAPPERS = ("thinker_config",)
+_PARTS = {"vision_config": "vision", "audio_config": "audio"}
 
 
 class Tower(Record):
@@ -38,16 +40,15 @@ class Tower(Record):
 
 
 def other_modalities(config: Mapping[str, Any], keys: Keys) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Parameters of encoders and projectors by part, and notes on what is not counted."""
+    """Parameters of encoders and projectors (all under "vision"), and notes on what is not counted."""
     params, notes = 0, []
     for wrapper in _levels(config):
-        vision = wrapper.get("vision_config")
-        if isinstance(vision, Mapping):
-            counted, remarks = _vision(wrapper, vision, keys)
-            params += counted
-            notes += remarks
-        if isinstance(wrapper.get("audio_config"), Mapping):
-            notes.append("the audio encoder is not counted")
+        for part, what in _PARTS.items():
+            encoder = wrapper.get(part)
+            if isinstance(encoder, Mapping):
+                counted, remarks = _encoder(wrapper, encoder, what, keys)
+                params += counted
+                notes += remarks
     return {"vision": params} if params else {}, tuple(notes)
 
 
@@ -58,31 +59,32 @@ def _levels(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield config[name]
 
 
-def _vision(wrapper: Mapping[str, Any], vision: Mapping[str, Any], keys: Keys) -> tuple[int, list[str]]:
-    names = [name for name in (wrapper.get("model_type"), vision.get("model_type")) if _is_known(name)]
+def _encoder(wrapper: Mapping[str, Any], encoder: Mapping[str, Any], what: str, keys: Keys) -> tuple[int, list[str]]:
+    outer, own = wrapper.get("model_type"), encoder.get("model_type")
+    with_projector = [f"{outer}-{own}", outer] if what == "vision" else [f"{outer}-audio"]
+    names = [name for name in (*with_projector, own) if _is_known(name)]
     if not names:
-        return 0, ["the vision encoder is not of a known kind and not counted"]
-    name = str(names[0])
-    notes = [] if name == wrapper.get("model_type") else ["the vision projector is not counted"]
-    return _count(_tower(name), wrapper, vision, keys), notes
+        return 0, [f"the {what} encoder is not of a known kind and not counted"]
+    notes = [] if names[0] in with_projector else [f"the {what} projector is not counted"]
+    return _count(_tower(str(names[0])), wrapper, encoder, keys), notes
 
 
 def _is_known(name: object) -> bool:
     return isinstance(name, str) and name.replace("-", "_").isidentifier() and (FOLDER / f"{name}.yaml").is_file()
 
 
-def _count(tower: Tower, wrapper: Mapping[str, Any], vision: Mapping[str, Any], keys: Keys) -> int:
+def _count(tower: Tower, wrapper: Mapping[str, Any], encoder: Mapping[str, Any], keys: Keys) -> int:
     for variant in tower.variants:
-        if all(says(vision, tower.defaults, key, wanted) for key, wanted in variant.when.items()):
+        if all(says(encoder, tower.defaults, key, wanted) for key, wanted in variant.when.items()):
             merged = changed_fields(tower, variant.then)
             tower = validate_record(Tower, merged, f"tower record ({tower.source})")
     known = {
-        **vision,
-        **{name: _length(vision.get(key), key, keys) for name, key in tower.lengths.items()},
+        **encoder,
+        **{name: _length(encoder.get(key), key, keys) for name, key in tower.lengths.items()},
         "outer": wrapper,
         "decoder_hidden_size": keys.count("hidden"),
     }
-    inside = Keys(known, tower, f"{keys.where} vision_config")
+    inside = Keys(known, tower, f"{keys.where} encoder")
     known["patches"] = _patches(inside)
     per_layer = sum(inside.evaluate(term) for term in tower.per_layer)
     return inside.count("layers", 0) * per_layer + sum(inside.evaluate(term) for term in tower.once)
@@ -96,7 +98,7 @@ def _patches(inside: Keys) -> int | None:
 
 def _length(value: Any, key: str, keys: Keys) -> int:
     if value is not None and not isinstance(value, list):
-        raise keys.error(f"vision_config.{key} is not a list")
+        raise keys.error(f"{key} of an encoder is not a list")
     return len(value or ())
 
 

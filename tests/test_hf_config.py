@@ -8,6 +8,7 @@ published geometries at full size; `vision`: encoders and projectors.
 
 import csv
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,49 @@ def test_the_window_applies_to_the_layers_the_rules_name():
              "num_hidden_layers": 34, "sliding_window": 1024, "model_type": "gemma3_text"}}  # fmt: skip
     kinds = [run.mixer.kind for run in read(gemma).runs for _ in range(run.layers)]
     assert [i for i, kind in enumerate(kinds) if kind == "full"] == [5, 11, 17, 23, 29]
+
+
+def test_families_whose_code_comes_with_the_checkpoint():
+    """No oracle builds these: totals of the published geometries, from the layer shapes of their own code."""
+    mha = {"hidden_size": 4096, "num_attention_heads": 32, "tie_word_embeddings": False, "torch_dtype": "float16"}
+    chatglm = {**mha, "model_type": "chatglm", "architectures": ["ChatGLMModel"], "num_layers": 28, "kv_channels": 128,
+               "ffn_hidden_size": 13696, "multi_query_attention": True, "multi_query_group_num": 2, "seq_length": 8192,
+               "padded_vocab_size": 65024, "add_qkv_bias": True, "add_bias_linear": False}  # fmt: skip
+    qwen = {**mha, "model_type": "qwen", "num_hidden_layers": 32, "intermediate_size": 22016, "kv_channels": 128,
+            "vocab_size": 151936, "seq_length": 8192}  # fmt: skip
+    baichuan = {**mha, "model_type": "baichuan", "num_hidden_layers": 32, "intermediate_size": 11008,
+                "vocab_size": 125696, "model_max_length": 4096}  # fmt: skip
+    dbrx = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768,
+            "vocab_size": 100352, "tie_word_embeddings": False, "attn_config": {"kv_n_heads": 8},
+            "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}}  # fmt: skip
+    blocks = [{"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 5.25}},
+              {"attention": {"no_op": True}, "ffn": {"ffn_mult": 1.0}}]  # fmt: skip
+    nas = {"model_type": "nemotron-nas", "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 2,
+           "vocab_size": 128256, "block_configs": blocks, "tie_word_embeddings": False}  # fmt: skip
+    assert read(chatglm).params_total == 6_243_584_000
+    assert read(qwen).params_total == 7_721_324_544
+    assert read(baichuan).params_total == 7_505_973_248
+    assert read(dbrx).params_total == 131_596_523_520
+    first, second = read(nas).runs
+    assert (first.mixer.kv_heads, first.feed_forward.intermediate) == (8, 28672)
+    assert (second.mixer.kind, second.feed_forward.intermediate) == ("none", 5632)
+
+
+def test_models_without_a_head_are_not_decoders():
+    for name in ("MistralModel", "Qwen2Model", "Gemma3TextModel", "XLMRobertaModel"):
+        with pytest.raises(InfoptError, match="not a decoder"):
+            read(LLAMA, architectures=[name])
+
+
+def test_hostile_sizes_cost_no_time():
+    many = {"num_hidden_layers": 10_000, "intermediate_size": list(range(1, 10_001))}
+    listed = [f"model.layers.{i % 10_000}.mlp.up_proj{i}" for i in range(50_000)]
+    general = [f"re:.*a.*b.*z{i}" for i in range(64)]
+    start = time.perf_counter()
+    read(LLAMA, **many, quantization_config={"quant_method": "fp8", "ignore": listed})
+    with pytest.raises(InfoptError, match="more than infopt reads"):
+        read(LLAMA, **many, quantization_config={"quant_method": "fp8", "ignore": general})
+    assert time.perf_counter() - start < 5  # 0.9 s on one quiet core
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import warnings
 
 import torch
 import transformers
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
 
 COLUMNS = ("id", "kind", "config", "params", "vision", "kv_elements_per_token", "state_elements", "transformers")
@@ -37,7 +37,7 @@ SKIPPED_WORDS = (
 )
 SKIPPED = set(SKIPPED_WORDS.split())
 # Classes that keep a head of their own whatever `tie_word_embeddings` says; no checkpoint asks them to tie.
-NEVER_TIED = {"kimi_linear", "bailing_hybrid", "nemotron_h", "minimax"}
+NEVER_TIED = {"dbrx", "kimi_linear", "bailing_hybrid", "nemotron_h", "minimax"}
 # Computed from other settings and stored with them, but no weights.
 NOT_WEIGHTS = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 # Keys every config object carries that say nothing about its size.
@@ -52,7 +52,9 @@ BOILERPLATE_WORDS = (
 )
 BOILERPLATE = set(BOILERPLATE_WORDS.split())
 VISION = (
-    "gemma3 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe mistral3 llama4 kimi_k25 llava internvl glm4v"
+    "gemma3 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe mistral3 llama4 kimi_k25 llava internvl "
+    "glm4v llava_next llava_onevision cohere2_vision idefics3 smolvlm lfm2_vl minimax_m3_vl step3p7 paligemma qwen2_audio "
+    "voxtral qwen2_5_omni_thinker"
 )
 
 
@@ -192,15 +194,29 @@ def small_rows(version: str) -> list[dict[str, object]]:
     return rows
 
 
+def with_encoders(config: object) -> torch.nn.Module:
+    """The generating model of a multimodal config, on the meta device."""
+    for loader in ("ImageTextToText", "Seq2SeqLM", "SpeechSeq2Seq", "TextToWaveform"):
+        try:
+            with torch.device("meta"):
+                return getattr(transformers, f"AutoModelFor{loader}").from_config(config)
+        except ValueError as error:
+            problem = error
+    raise problem
+
+
+def is_of_an_encoder(name: str) -> bool:
+    text = ("language_model", "lm_head", "text_model", "model.layers", "model.embed_tokens", "model.norm")
+    return not any(part in name for part in text[:3]) and not name.startswith(text[3:])
+
+
 def vision_rows(version: str) -> list[dict[str, object]]:
     rows = []
     for model_type in VISION.split():
         config = CONFIG_MAPPING[model_type]()
-        with torch.device("meta"):
-            model = AutoModelForImageTextToText.from_config(config)
-        count = stored_elements(model, lambda name: "language_model" not in name and "lm_head" not in name)
+        count = stored_elements(with_encoders(config), is_of_an_encoder)
         text = {k: v for k, v in json.loads(json.dumps(config.to_dict(), default=str)).items() if v is not None}
-        for part in ("text_config", "vision_config"):
+        for part in {"text_config", "vision_config", "audio_config"} & set(text):
             text[part] = {k: v for k, v in text[part].items() if k not in BOILERPLATE and v is not None}
         text = {k: v for k, v in text.items() if k not in BOILERPLATE}
         rows.append({"id": f"{model_type}-vision", "kind": "vision", "config": json.dumps(text), "vision": count,
