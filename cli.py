@@ -131,7 +131,7 @@ def models_show(
 
 @models.command("import", epilog=ALWAYS_GOOD)
 def models_import(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="config.json, its folder, .safetensors beside it, or GGUF.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="config.json or its folder, .safetensors, GGUF.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of printing.")] = None,
     id: Annotated[str | None, typer.Option("--id", metavar="ORG/NAME", help="Default: the folder's name.")] = None,
 ) -> None:

@@ -307,8 +307,8 @@ def _difference(name: str, used: Span, base: Span) -> Term:
 def _kv_formula(s: Scenario, page: Layout, sequences: int) -> str:
     blocks = page.request_blocks(s.context_tokens)
     return (
-        f"{sequences} sequences x {blocks} blocks x {page.block_bytes / 2**20:.3f} MiB "
-        f"({page.groups} groups of {page.group_layers} layers, {page.block_tokens} tokens a block, {s.kv_format})"
+        f"{sequences} x {blocks} blocks x {page.block_bytes / 2**20:.3f} MiB "
+        f"({page.groups} x {page.group_layers} layers, {page.block_tokens} tokens a block, {s.kv_format})"
     )
 
 
