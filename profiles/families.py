@@ -46,6 +46,7 @@ class Family(Record):
     sublayers       decoder layers per layer the config counts
     model_small, layer_small, router_small, layer_linear  further parameters, as expressions
     per_layer_embedding  embeddings gathered per layer beside the token embedding
+    modules         module names by part, for lists of what a checkpoint leaves unconverted
     beside          a recurrent mixer that runs beside the attention of the same layer
     layer_kinds     rules that name each layer's mixer, tried in order
     feed_forwards   rules that name each layer's feed-forward, tried in order
@@ -119,6 +120,9 @@ class Family(Record):
     shared_gate: bool = False
     shared_bias: Switch = False
     dense_beside_experts: bool = False
+
+    # names of modules in checkpoints, where the usual ones would mislead
+    modules: dict[str, list[str]] = Field({})
 
     # multi-token prediction
     mtp: Literal["none", "deepseek", "qwen", "blocks"] = "none"

@@ -14,7 +14,7 @@ from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.hf_blocks import block_overrides
 from infopt.profiles.hf_keys import Keys
 from infopt.profiles.hf_mtp import mtp
-from infopt.profiles.hf_quantization import quantization
+from infopt.profiles.hf_quantization import Counted, quantization
 from infopt.profiles.hf_recurrent import compute_dtype
 from infopt.profiles.hf_runs import layer_runs
 from infopt.profiles.hf_vision import other_modalities
@@ -133,7 +133,7 @@ def _assemble(keys: Keys, record: Family, config: Mapping[str, Any], origin: Sou
         mtp_layers=mtp_layers,
         mtp_cache_elements_per_token=mtp_cache,
         compute_dtype=dtype,
-        quantization=quantization(config, keys, runs, head, extra.get("mtp", 0), dtype),
+        quantization=quantization(config, keys, Counted(record, runs, head, extra.get("mtp", 0), dtype)),
         source=origin.source,
         source_kind=origin.source_kind,
         notes=(*record.notes, *notes, *_dtype_note(keys, record)),

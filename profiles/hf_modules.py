@@ -5,7 +5,7 @@ before the layer number (`model.`, `model.language_model.`, ...) is dropped on b
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
 
 from infopt.frozen import dataclass
@@ -59,12 +59,15 @@ class Unit:
 
 
 def layer_units(
-    runs: tuple[LayerRun, ...], hidden: int, lists: Sequence["Patterns"]
+    runs: tuple[LayerRun, ...], hidden: int, lists: Sequence["Patterns"], named: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[int, tuple[Unit, ...]]]:
-    """(how many layers, their groups of matrices): layers that no list tells apart come together."""
+    """(how many layers, their groups of matrices): layers that no list tells apart come together.
+
+    named  a family's own module names by part, which replace the usual ones
+    """
     first = 0
     for run in runs:
-        groups = _layer_groups(run, hidden)
+        groups = [(part, params, tuple(named.get(part, usual))) for part, params, usual in _layer_groups(run, hidden)]
         numbers = range(first, first + run.layers)
         apart = sorted(n for n in numbers if any(patterns.tells_apart(n) for patterns in lists))
         alike = run.layers - len(apart)

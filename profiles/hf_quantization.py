@@ -4,12 +4,12 @@ A checkpoint converts some matrices and keeps others (listed names, whole layers
 formats. The answer is one format name, the parts it covers, and the mean bits of parts that differ from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import chain
 from typing import Any
 
 from infopt.frozen import dataclass
+from infopt.profiles.families import Family
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import LayerRun, Quantization
 from infopt.profiles.hf_keys import Keys
@@ -51,49 +51,62 @@ def _format_bits(name: str) -> float:
     return load_weight_format(name).bits_per_weight
 
 
-def quantization(
-    config: Mapping[str, Any], keys: Keys, runs: tuple[LayerRun, ...], head_params: int, mtp_params: int, dtype: str
-) -> Quantization | None:
-    """How the checkpoint is stored, or None when it is in its compute type (`dtype`)."""
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the checkpoint holds: the layers, the record that names their modules, and what stands outside them."""
+
+    record: Family
+    runs: tuple[LayerRun, ...]
+    head_params: int
+    mtp_params: int
+    dtype: str
+
+
+def quantization(config: Mapping[str, Any], keys: Keys, held: Counted) -> Quantization | None:
+    """How the checkpoint is stored, or None when it is in its compute type."""
     declared = _declared(config, keys)
     if declared is None:
         return None
     method = _method(declared, keys)
     schemes = _schemes(method, declared, keys)
-    ignored = Patterns(_ignore_list(declared, keys), keys)
-    base = _format_bits(dtype)
-    weights: dict[str, float] = {}  # part -> bits of all its weights
+    base = _format_bits(held.dtype)
+    bits: dict[str, float] = {}  # of all weights of a part
     sizes: dict[str, int] = {}
-    used: dict[str, int] = {}  # format -> weights stored in it
-    by_format: dict[str, Scheme] = {}
-    lists = [ignored, *(scheme.targets for scheme in schemes if scheme.targets is not None)]
-    layers = sum(run.layers for run in runs)
-    for patterns in lists:
-        patterns.refuse_costly(layers)
-    outside = ((1, other_units(layers, head_params, mtp_params)),)
-    for times, units in chain(layer_units(runs, keys.count("hidden"), lists), outside):
-        for unit in units:
-            scheme = None if ignored.match(unit) else _scheme_of(unit, method, schemes, declared)
-            bits = scheme.bits_per_weight if scheme else base
-            params = times * unit.params
-            weights[unit.part] = weights.get(unit.part, 0.0) + bits * params
-            sizes[unit.part] = sizes.get(unit.part, 0) + params
-            if scheme:
-                used[scheme.format] = used.get(scheme.format, 0) + params
-                by_format.setdefault(scheme.format, scheme)
+    used: dict[str, tuple[int, Scheme]] = {}  # weights stored in each format
+    for times, unit, ignored in _units(held, schemes, declared, keys):
+        scheme = None if ignored else _scheme_of(unit, method, schemes, declared)
+        params = times * unit.params
+        bits[unit.part] = bits.get(unit.part, 0.0) + params * (scheme.bits_per_weight if scheme else base)
+        sizes[unit.part] = sizes.get(unit.part, 0) + params
+        if scheme:
+            before, first = used.get(scheme.format, (0, scheme))
+            used[scheme.format] = (before + params, first)
     if not used:
         return None
-    main = by_format[max(used, key=lambda name: used[name])]
-    means = {part: weights[part] / sizes[part] for part in sizes}
+    main = max(used.values(), key=lambda entry: entry[0])[1]
+    means = {part: bits[part] / sizes[part] for part in sizes}
     covered = frozenset(part for part, mean in means.items() if mean < base)
-    differing = {part: means[part] for part in covered if abs(means[part] - main.bits_per_weight) > 1e-9}
     return Quantization(
         format="fp8" if main.format == "mxfp8" else main.format,
         parts=covered,
         bits_per_weight=main.bits,
         kv_format=_kv_format(declared, keys),
-        part_bits=differing,
+        part_bits={part: means[part] for part in covered if abs(means[part] - main.bits_per_weight) > 1e-9},
     )
+
+
+def _units(
+    held: Counted, schemes: list[Scheme], declared: Mapping[str, Any], keys: Keys
+) -> Iterator[tuple[int, Unit, bool]]:
+    """(how many times, matrices, whether the checkpoint leaves them as they were) for every group of matrices."""
+    ignored = Patterns(_ignore_list(declared, keys), keys)
+    lists = [ignored, *(scheme.targets for scheme in schemes if scheme.targets is not None)]
+    layers = sum(run.layers for run in held.runs)
+    for patterns in lists:
+        patterns.refuse_costly(layers)
+    for times, units in layer_units(held.runs, keys.count("hidden"), lists, held.record.modules):
+        yield from ((times, unit, ignored.match(unit)) for unit in units)
+    yield from ((1, unit, ignored.match(unit)) for unit in other_units(layers, held.head_params, held.mtp_params))
 
 
 def _declared(config: Mapping[str, Any], keys: Keys) -> Mapping[str, Any] | None:

@@ -273,6 +273,19 @@ def test_two_formats_and_layers_left_alone():
     assert stored.part_bits == {"attention": 8.0, "mlp": pytest.approx((8 * 16 + 24 * 4.5) / 32)}
 
 
+def test_a_family_names_its_own_modules():
+    """Gemma 4 keeps a dense `mlp` beside `experts`: leaving `mlp*` alone leaves the experts to be converted."""
+    gemma = {
+        "model_type": "gemma4_text", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "global_head_dim": 32, "vocab_size": 512,
+        "enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 32,
+        "hidden_size_per_layer_input": 0, "sliding_window": 16,
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": [
+            f"model.language_model.layers.{i}.{m}*" for i in range(2) for m in ("mlp", "self_attn", "router")]},
+    }  # fmt: skip
+    assert read(gemma).quantization.parts == {"expert"}
+
+
 def test_only_the_experts_of_gpt_oss_are_packed():
     config = {
         "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36,

@@ -53,8 +53,8 @@ BOILERPLATE_WORDS = (
 BOILERPLATE = set(BOILERPLATE_WORDS.split())
 VISION = (
     "gemma3 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe mistral3 llama4 kimi_k25 llava internvl "
-    "glm4v llava_next llava_onevision cohere2_vision idefics3 smolvlm lfm2_vl minimax_m3_vl step3p7 paligemma qwen2_audio "
-    "voxtral qwen2_5_omni_thinker"
+    "glm4v llava_next llava_onevision cohere2_vision idefics3 smolvlm lfm2_vl minimax_m3_vl step3p7 paligemma "
+    "qwen2_audio voxtral qwen2_5_omni_thinker"
 )
 
 
