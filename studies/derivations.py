@@ -60,25 +60,31 @@ class CachePart:
 
 
 def cache_parts(model: ModelProfile, kv: KvFormat) -> list[CachePart]:
-    """The cache of the whole model by kind of layer, each with its product written out."""
-    merged: dict[tuple[Mixer, float], int] = {}
+    """The cache of the whole model by kind of layer, each with its product written out.
+
+    A layer that both attends and keeps a state makes two parts.
+    """
+    layers: dict[Mixer, int] = {}
     for group in model.groups:
-        if layer_bytes_per_token(group.mixer, kv) or group.mixer.state:
-            key = (group.mixer, 0.0)
-            merged[key] = merged.get(key, 0) + group.layers
-    return [_cache_part(mixer, layers, model, kv) for (mixer, _), layers in merged.items()]
+        layers[group.mixer] = layers.get(group.mixer, 0) + group.layers
+    parts = []
+    for mixer, count in layers.items():
+        if per_token := layer_bytes_per_token(mixer, kv):
+            window = mixer.window_tokens if mixer.kind in ("window", "chunked") else None
+            parts.append(CachePart(mixer.kind, _product(mixer, count, kv), count * per_token, window, 0.0))
+        if mixer.state:
+            state = count * layer_state_bytes(mixer, model.compute_dtype)
+            text = _state_product(mixer, count, model.compute_dtype)
+            parts.append(CachePart(mixer.variant or mixer.kind, text, 0.0, None, state))
+    return parts
 
 
-def _cache_part(mixer: Mixer, layers: int, model: ModelProfile, kv: KvFormat) -> CachePart:
-    if mixer.state:
-        tensors = " + ".join(
-            f"{t.name} {format_whole(t.elements)} x {state_element_bytes(t.dtype or model.compute_dtype):g} B"
-            for t in mixer.state
-        )
-        state = layers * layer_state_bytes(mixer, model.compute_dtype)
-        return CachePart(mixer.variant or mixer.kind, f"{layers} layers x ({tensors})", 0.0, None, state)
-    window = mixer.window_tokens if mixer.kind in ("window", "chunked") else None
-    return CachePart(mixer.kind, _product(mixer, layers, kv), layers * layer_bytes_per_token(mixer, kv), window, 0.0)
+def _state_product(mixer: Mixer, layers: int, dtype: str) -> str:
+    """Bytes of recurrent state of `layers` layers as a product."""
+    tensors = (
+        f"{t.name} {format_whole(t.elements)} x {state_element_bytes(t.dtype or dtype):g} B" for t in mixer.state
+    )
+    return f"{layers} layers x ({' + '.join(tensors)})"
 
 
 def _product(mixer: Mixer, layers: int, kv: KvFormat) -> str:
@@ -86,7 +92,7 @@ def _product(mixer: Mixer, layers: int, kv: KvFormat) -> str:
     each = f"{kv.bits_per_element / 8:g} B"
     if mixer.kind in ("latent", "indexed"):
         rope = mixer.latent_dim - mixer.latent_rank
-        latent = f"({mixer.latent_rank} latent + {rope} rope) x {each}"
+        latent = f"({mixer.latent_rank} latent + {rope} rope) x {each}" if rope else f"{mixer.latent_dim} x {each}"
         if kv.latent_bytes_per_token:
             latent = f"{kv.latent_bytes_per_token} B"
         index = f" + {mixer.index_dim} index x {each}" if mixer.index_dim else ""
@@ -266,9 +272,7 @@ def _mixer_words(mixer: Mixer) -> str:
     if mixer.kind == "recurrent":
         return f"{(mixer.variant or 'recurrent').replace('_', ' ')} state"
     if mixer.kind in ("latent", "indexed"):
-        index = f", top {format_whole(mixer.index_topk)} by an index of {mixer.index_dim}" if mixer.index_dim else ""
-        rope = mixer.latent_dim - mixer.latent_rank
-        return f"latent attention, {mixer.q_heads} heads, {mixer.latent_rank} + {rope}{index}"
+        return _latent_words(mixer)
     if mixer.kind == "none":
         return "no attention"
     heads = f"{mixer.q_heads} query and {mixer.kv_heads} KV heads of {mixer.qk_dim}"
@@ -276,7 +280,16 @@ def _mixer_words(mixer: Mixer) -> str:
         heads += f" ({mixer.v_dim} V)"
     names = {"full": "full attention", "window": "sliding window", "chunked": "chunks", "shared": "shared cache"}
     span = f" of {format_whole(mixer.window_tokens)}" if mixer.window_tokens else ""
-    return f"{names[mixer.kind]}{span}, {heads}"
+    beside = f" beside a {(mixer.variant or 'recurrent').replace('_', ' ')} state" if mixer.state else ""
+    return f"{names[mixer.kind]}{span}, {heads}{beside}"
+
+
+def _latent_words(mixer: Mixer) -> str:
+    rope = mixer.latent_dim - mixer.latent_rank
+    kept = f"{mixer.latent_rank} + {rope}" if rope else f"{mixer.latent_dim} elements a token"
+    index = f", top {format_whole(mixer.index_topk)} by an index of {mixer.index_dim}" if mixer.index_dim else ""
+    window = " over a window of recent tokens" if mixer.state else ""
+    return f"latent attention{window}, {mixer.q_heads} heads{f', {kept}' if mixer.latent_dim else ''}{index}"
 
 
 def _feed_forward_words(run: LayerRun) -> str:

@@ -12,9 +12,16 @@ import yaml
 
 from infopt.cli import run
 from infopt.errors import InfoptError
+from infopt.hardware.names import resolve_hardware
 from infopt.profiles.catalogue import ModelEntry, catalogue_names, load_catalogue_model
 from infopt.profiles.hf_config import profile_from_config
+from infopt.reports.table_models import model_page
+from infopt.reports.table_plan import plan_page
+from infopt.studies.derivations import active_params_by_part
 from infopt.studies.model_import import config_of, decisive
+from infopt.studies.model_view import model_view
+from infopt.studies.planning import plan
+from infopt.studies.scenarios import Request
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -95,13 +102,24 @@ def test_two_right_answers_for_a_hybrid(capsys: pytest.CaptureFixture[str]) -> N
     assert "engine reserves" in text
 
 
-@pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-next", "gpt-oss-20b", "llama-4-scout"])
-def test_the_parts_of_the_cache_sum_to_the_whole(capsys: pytest.CaptureFixture[str], model: str) -> None:
-    cache = json.loads(printed(capsys, "models", "show", model, "--ctx", "32k", "--json"))["cache"]
-    parts = cache["derivation"]
-    kept = sum(part["bytes_per_token"] * min(part["window_tokens"] or 32768, 32768) for part in parts)
-    assert kept == pytest.approx(cache["kv_bytes_per_sequence"])
-    assert sum(part["state_bytes"] for part in parts) == pytest.approx(cache["state_bytes"])
+def test_every_model_can_be_shown_and_its_cache_adds_up() -> None:
+    """The written-out parts sum to the ledger's cache; the weights read in a step are those of the parts it names."""
+    h200 = resolve_hardware("h200")
+    pages = set()
+    for id in catalogue_names():
+        view = model_view(load_catalogue_model(id), 32768)
+        kept = sum(part.bytes_per_token * min(part.window_tokens or 32768, 32768) for part in view.parts)
+        assert kept == pytest.approx(view.kv_bytes_per_sequence), id
+        assert sum(part.state_bytes for part in view.parts) == pytest.approx(view.cache.state_bytes), id
+        if view.model.architecture in pages:
+            continue
+        pages.add(view.model.architecture)
+        assert model_page(view)
+        found = plan(view.model, h200, Request(context_tokens=4096))
+        assert plan_page(found, explain=True)
+        bits = found.scenario.weight_bits
+        read = sum(count * bits[part] / 8 for part, count in active_params_by_part(view.model).items())
+        assert found.bandwidth.weight_bytes_per_step == pytest.approx(read, rel=0.01), id
 
 
 @pytest.mark.parametrize("form", ["csv", "md", "json"])
@@ -129,7 +147,8 @@ def test_import_keeps_what_decides(capsys: pytest.CaptureFixture[str], folder: P
 
 @pytest.mark.parametrize("id", ["google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b"])
 def test_decisive_fields_count_the_same(id: str) -> None:
-    from infopt.profiles.catalogue import catalogue_config
+    from infopt.hardware.names import resolve_hardware
+from infopt.profiles.catalogue import catalogue_config
 
     config = {**catalogue_config(id), "use_cache": True}
     kept = decisive(config)
