@@ -201,7 +201,7 @@ def store(
     record = {
         "engines": ["vllm", "sglang", "tensorrt-llm"],
         "memory_classes": ["hbm"],
-        "vendors": ["NVIDIA"],
+        "vendors": ["nvidia"],
         "mixture": name == "served-mixture",
         "min_compute_capability": 9.0,
         "kind": "measured",

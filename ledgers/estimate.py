@@ -12,7 +12,7 @@ from infopt.frozen import dataclass
 from infopt.ledgers.bandwidth import BandwidthLedger
 from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import first_token_s, step_shape, step_terms_s
+from infopt.ledgers.step_time import cuda_capability, first_token_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.profiles.step_constants import Band, StepConstants, step_constants
 
@@ -61,12 +61,11 @@ def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> E
     """The estimate of a scenario, or why it has none."""
     if memory.max_sequences < s.batch_per_replica:
         return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")
-    capability = s.accelerator.compute_capability
     constants = step_constants(
         s.engine.engine,
         s.accelerator.memory_class,
         s.accelerator.vendor,
-        float(capability) if capability else None,
+        cuda_capability(s.accelerator),
         s.model.experts > 0,
     )
     if constants is None:
