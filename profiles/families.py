@@ -116,7 +116,7 @@ class Family(Record):
     expert_bias: Switch = False
     router_bias: Switch = False
     router_small: list[str | int] = Field([])
-    shared: Literal["none", "count", "width", "count_width"] = "none"
+    shared: Literal["none", "count", "width"] = "none"
     shared_gate: bool = False
     shared_bias: Switch = False
     dense_beside_experts: bool = False

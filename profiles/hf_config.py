@@ -13,7 +13,8 @@ from infopt.profiles.families import Family, family
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.hf_blocks import block_overrides
 from infopt.profiles.hf_keys import Keys
-from infopt.profiles.hf_mtp import mtp
+from infopt.profiles.hf_layers import norm_width
+from infopt.profiles.hf_mtp import mtp, mtp_note
 from infopt.profiles.hf_quantization import Counted, quantization
 from infopt.profiles.hf_recurrent import compute_dtype
 from infopt.profiles.hf_runs import layer_runs
@@ -21,6 +22,7 @@ from infopt.profiles.hf_vision import other_modalities
 
 NESTS = ("text_config", "language_config", "llm_config", "thinker_config", "language_model", "decoder")
 _DEEPEST_NEST = 3
+_DTYPE_KEYS = ("torch_dtype", "dtype")
 # Class-name endings of models that are not generating decoders.
 NOT_DECODERS = (
     "ForSequenceClassification",
@@ -84,19 +86,21 @@ def refuse_other_architectures(config: Mapping[str, Any], where: str) -> None:
 def decoder_part(config: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], str]:
     """The text decoder's own config and its model_type, out of a multimodal wrapper where there is one.
 
-    Keys the wrapper states for the whole model (tie_word_embeddings, the dtype) apply where the nest is silent.
+    `tie_word_embeddings` and `vocab_size` of the wrapper apply where the nest is silent, its dtype always.
     """
     part, outer_type = config, _model_type(config)
     for _ in range(_DEEPEST_NEST):
         nest = next((part[name] for name in NESTS if isinstance(part.get(name), Mapping)), None)
         if nest is None:
             break
-        inherited = ("tie_word_embeddings", "torch_dtype", "dtype", "vocab_size", "pad_token_id")
-        shared = {name: part[name] for name in inherited if part.get(name) is not None}
+        shared = {name: part[name] for name in ("tie_word_embeddings", "vocab_size") if part.get(name) is not None}
+        dtype = next((part[name] for name in _DTYPE_KEYS if part.get(name) is not None), None)
         own_type = _model_type(nest)
         if own_type is None and outer_type is not None:
             own_type = family(outer_type, part, where).text_type
         part, outer_type = {**shared, **nest}, own_type
+        if dtype is not None:  # engines ask the wrapper first
+            part = {**{name: value for name, value in part.items() if name not in _DTYPE_KEYS}, "dtype": dtype}
     if outer_type is None:
         raise InfoptError(f"{where}: model_type is missing; it names the architecture, add it to the config")
     return part, outer_type
@@ -136,17 +140,9 @@ def _assemble(keys: Keys, record: Family, config: Mapping[str, Any], origin: Sou
         quantization=quantization(config, keys, Counted(record, runs, head, extra.get("mtp", 0), dtype)),
         source=origin.source,
         source_kind=origin.source_kind,
-        notes=(*record.notes, *notes, *_dtype_note(keys, record)),
+        notes=(*record.notes, *notes, *mtp_note(keys, record), *_dtype_note(keys, record)),
         unknown=(*record.unknown, *(note for note in notes if "not counted" in note)),
     )
-
-
-def norm_width(keys: Keys, record: Family) -> int:
-    """Parameters of one norm: a weight, and a bias where the family has one."""
-    hidden = keys.count("hidden")
-    if record.norm == "none":
-        return 0
-    return 2 * hidden if record.norm == "layer" and keys.switch(record.norm_bias) else hidden
 
 
 def _model_small_params(keys: Keys, record: Family, vocab: int, tied: bool) -> int:

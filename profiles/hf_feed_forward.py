@@ -36,10 +36,7 @@ def shared_width(keys: Keys, family: Family, expert_width: int) -> int:
         return 0
     if family.shared == "width":
         return keys.count("shared_intermediate", 0)
-    number = keys.count("shared_experts", 0)
-    if family.shared == "count_width" and number:
-        return number * keys.count("shared_intermediate")
-    return number * expert_width
+    return keys.count("shared_experts", 0) * expert_width
 
 
 def mixture(keys: Keys, family: Family, times: int = 1) -> FeedForward:

@@ -265,12 +265,14 @@ class Keys:
         return self._checked(name, name, value, least)
 
     def evaluate(self, expression: str | int) -> int:
-        """A sum of products over quantities: `2*hidden*laurel_rank+4`; `/` must divide exactly."""
+        """A sum of products over quantities: `2*hidden*laurel_rank-4`; `/` must divide exactly."""
         text = str(expression)
         if text in self._evaluating or len(self._evaluating) > 8:
             raise self.error(f"the family's rule {text!r} refers to itself")
         self._evaluating.append(text)
-        total = sum(self._product(term) for term in text.split("+"))
+        total = 0
+        for term in text.replace("-", "+-").split("+"):
+            total += -self._product(term[1:]) if term.startswith("-") else self._product(term)
         self._evaluating.pop()
         return total
 

@@ -341,13 +341,12 @@ def _share_cache(keys: Keys, mixers: list[str]) -> list[str]:
     return [names.get(kind, kind) if i >= first else kind for i, kind in enumerate(mixers)]
 
 
-def norm_params(keys: Keys, family: Family) -> int:
-    """Norm weights of one layer, with biases where the family has them."""
+def norm_width(keys: Keys, record: Family) -> int:
+    """Parameters of one norm: a weight, and a bias where the family has one."""
     hidden = keys.count("hidden")
-    width = {"rms": hidden, "none": 0, "layer": hidden}[family.norm]
-    if family.norm == "layer" and keys.switch(family.norm_bias):
-        width *= 2
-    return family.norms_per_layer * width
+    if record.norm == "none":
+        return 0
+    return 2 * hidden if record.norm == "layer" and keys.switch(record.norm_bias) else hidden
 
 
 def _first_answer(

@@ -30,6 +30,12 @@ def mtp(keys: Keys, record: Family, runs: tuple[LayerRun, ...]) -> tuple[dict[st
     return {"mtp": params}, layers, layers * model.mixer.cache_elements_per_token
 
 
+def mtp_note(keys: Keys, record: Family) -> tuple[str, ...]:
+    """Layers the config declares and the record has no rule for."""
+    layers = keys.maybe("mtp_layers") if record.mtp == "none" else None
+    return (f"{layers} multi-token-prediction layers are declared; if stored, they are not counted",) if layers else ()
+
+
 def _blocks(keys: Keys, record: Family, layers: int) -> tuple[dict[str, int], int, int]:
     """Modules of several one-block layers (`mtp_layers_block_type`), each block with its norm."""
     hidden = keys.count("hidden")

@@ -7,7 +7,7 @@ from infopt.profiles.geometry import FeedForward, LayerRun, Mixer, MixerKind
 from infopt.profiles.hf_compressed import compressed
 from infopt.profiles.hf_feed_forward import NO_FEED_FORWARD, feed_forward
 from infopt.profiles.hf_keys import Keys
-from infopt.profiles.hf_layers import layer_count, layer_plan, norm_params
+from infopt.profiles.hf_layers import layer_count, layer_plan, norm_width
 from infopt.profiles.hf_mixers import attention
 from infopt.profiles.hf_recurrent import RECURRENT, recurrent
 
@@ -58,7 +58,7 @@ class Layers:
         mixer_keys.layer = ff_keys.layer = self.keys.layer = index
         mixer = mixer_of(mixer_keys, mixer_record, mixer_kind)
         ff = feed_forward_of(ff_keys, ff_record, ff_kind)
-        run = LayerRun(1, mixer, ff, norm_params(self.keys, self.record))
+        run = LayerRun(1, mixer, ff, self.record.norms_per_layer * norm_width(self.keys, self.record))
         if not (mixer_keys.per_layer or ff_keys.per_layer or self.keys.per_layer):
             self._seen[mixer_kind, ff_kind] = run
         self.keys.layer = None

@@ -163,6 +163,8 @@ def test_wrapper_and_nest():
     for nest in ("text_config", "llm_config", "language_config"):
         model = read(outer, **{nest: inner})
         assert (model.params_total, model.compute_dtype) == (8_030_261_248, "fp16")
+    typed = {**inner, "torch_dtype": "float32"}
+    assert read(outer, text_config=typed).compute_dtype == "fp16"  # as vLLM asks: the wrapper first
     assert read(outer, thinker_config={"text_config": inner}).params_total == 8_030_261_248
 
 
