@@ -13,7 +13,7 @@ import yaml
 from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
-from infopt.profiles.catalogue import ModelEntry, catalogue_names, load_catalogue_model
+from infopt.profiles.catalogue import ModelEntry, catalogue_config, catalogue_names, load_catalogue_model
 from infopt.profiles.hf_config import profile_from_config
 from infopt.reports.table_models import model_page
 from infopt.reports.table_plan import plan_page
@@ -147,9 +147,6 @@ def test_import_keeps_what_decides(capsys: pytest.CaptureFixture[str], folder: P
 
 @pytest.mark.parametrize("id", ["google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b"])
 def test_decisive_fields_count_the_same(id: str) -> None:
-    from infopt.hardware.names import resolve_hardware
-from infopt.profiles.catalogue import catalogue_config
-
     config = {**catalogue_config(id), "use_cache": True}
     kept = decisive(config)
     assert "use_cache" not in kept
