@@ -1,8 +1,9 @@
 """Recurrent mixers of one layer: Mamba-1, Mamba-2, gated delta, lightning, KDA, short convolution.
 
-What a sequence keeps is fixed: a state matrix per head, and the last `kernel - 1` inputs of each convolution
-(the shapes engines allocate: vLLM `mamba_utils.MambaStateShapeCalculator`). The convolution tail is in
-the compute type; the state in the type the config or the family record names.
+What a sequence keeps is fixed: a state matrix per head, and the last `kernel - 1` inputs of each convolution. Shapes
+as vLLM allocates them (vllm-project/vllm@02d7108 `mamba_utils.MambaStateShapeCalculator`; speculation adds steps to
+the convolution's). The tail of the convolution is in the compute type; the state in the type the config names
+(`mamba_ssm_cache_dtype`), else the one the family record states, else the compute type, as vLLM's `auto` has it.
 """
 
 from collections.abc import Callable
