@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from infopt.ledgers.estimate import Estimate
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
 
@@ -123,27 +124,28 @@ def _bandwidth(plan: Plan) -> dict[str, Any]:
 
 
 def _estimate(plan: Plan) -> dict[str, Any]:
-    """The floors say what binds; expected times need the step-time model and stay null without it."""
-    keys = (
-        "tpot_s",
-        "tpot_low_s",
-        "tpot_high_s",
-        "ttft_s",
-        "ttft_low_s",
-        "ttft_high_s",
-        "output_tokens_per_s",
-        "output_tokens_per_s_per_gpu",
-    )
-    return {**dict.fromkeys(keys), "bound": plan.bound}
+    """Expected times with their intervals; null, with the reason, where no measurements cover the case."""
+    e, keys = plan.estimate, ("tpot_s", "tpot_low_s", "tpot_high_s", "ttft_s", "ttft_low_s", "ttft_high_s")
+    if not isinstance(e, Estimate):
+        empty = dict.fromkeys((*keys, "output_tokens_per_s", "output_tokens_per_s_per_gpu"))
+        return {**empty, "bound": plan.bound, "terms_s": {}, "reason": e.reason}
+    return {
+        **{key: getattr(e, key) for key in keys},
+        "output_tokens_per_s": e.output_tokens_per_s,
+        "output_tokens_per_s_per_gpu": e.output_tokens_per_s / plan.scenario.gpus,
+        "bound": e.bound,
+        "terms_s": {term.name: term.value for term in e.terms},
+        "reason": None,
+    }
 
 
 def _cost(plan: Plan) -> dict[str, Any] | None:
-    """Price per hour; the price of a token needs the estimate, so only its least value is given."""
+    """Price per hour, and of a million output tokens: at the expected throughput, and at the floor."""
     if plan.cost is None:
         return None
     return {
         "usd_per_hour": plan.cost.usd_per_hour,
-        "usd_per_million_output_tokens": None,
+        "usd_per_million_output_tokens": plan.cost.usd_per_million_output_tokens,
         "usd_per_million_output_tokens_at_floor": plan.cost.usd_per_million_output_tokens_at_floor,
     }
 

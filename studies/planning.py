@@ -9,6 +9,7 @@ from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.bandwidth import BandwidthLedger, bandwidth_ledger
 from infopt.ledgers.compute import ComputeLedger, compute_ledger
 from infopt.ledgers.cost import usd_per_million_tokens
+from infopt.ledgers.estimate import Estimate, NoEstimate, estimate
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
@@ -23,9 +24,10 @@ Bound = Literal["weights", "kv", "compute"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Price of the deployment; per token at the floor, so a least price, not an expected one."""
+    """Price of the deployment; of tokens at the expected throughput where there is one, and at the floor."""
 
     usd_per_hour: float
+    usd_per_million_output_tokens: float | None
     usd_per_million_output_tokens_at_floor: float
     source: str
 
@@ -50,6 +52,7 @@ class Plan:
     memory: MemoryLedger
     bandwidth: BandwidthLedger
     compute: ComputeLedger
+    estimate: Estimate | NoEstimate
     bound: Bound
     cost: Cost | None
     remedies: tuple[Remedy, ...]
@@ -93,14 +96,16 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
     memory = memory_ledger(s)
     bandwidth = bandwidth_ledger(s)
     compute = compute_ledger(s, bandwidth)
+    expected = estimate(s, memory, bandwidth)
     remedies = tuple(_remedies(built, hardware, request, memory)) if explain_fit and memory.fits is not True else ()
     return Plan(
         scenario=s,
         memory=memory,
         bandwidth=bandwidth,
         compute=compute,
+        estimate=expected,
         bound=_bound(bandwidth, compute),
-        cost=_cost(s, hardware, bandwidth),
+        cost=_cost(s, hardware, bandwidth, expected),
         remedies=remedies,
         assumptions=built.assumptions,
         resolved_as=hardware.resolved_as,
@@ -113,7 +118,9 @@ def _bound(bandwidth: BandwidthLedger, compute: ComputeLedger) -> Bound:
     return "kv" if bandwidth.kv_share_of_step > 0.5 else "weights"
 
 
-def _cost(s: Scenario, hardware: HardwareChoice, bandwidth: BandwidthLedger) -> Cost | None:
+def _cost(
+    s: Scenario, hardware: HardwareChoice, bandwidth: BandwidthLedger, expected: Estimate | NoEstimate
+) -> Cost | None:
     """Price of all devices; None where no dated price is known."""
     device = s.accelerator
     if hardware.usd_per_hour is not None and hardware.gpus == s.gpus:
@@ -124,7 +131,8 @@ def _cost(s: Scenario, hardware: HardwareChoice, bandwidth: BandwidthLedger) -> 
     else:
         return None
     floor = usd_per_million_tokens(usd, s.batch / bandwidth.step_floor_s)
-    return Cost(usd, floor, source)
+    per_million = usd_per_million_tokens(usd, expected.output_tokens_per_s) if isinstance(expected, Estimate) else None
+    return Cost(usd, per_million, floor, source)
 
 
 def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: MemoryLedger) -> Iterator[Remedy]:
