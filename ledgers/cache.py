@@ -3,7 +3,7 @@
     full attention    c = h_kv (d_qk + d_v) b            bytes per token and layer
     window            the same, for min(n, w) tokens
     latent            c = (rank + rope) b                 one vector per token, whatever the head count
-    indexed           latent plus one index key per token
+    sparse            one index key per token beside the cache it selects from
     recurrent         fixed state per sequence
     h_kv KV heads, d head dims, b bytes per element (with scales), n tokens, w window
 Sources: facts of each architecture in its family record; agreement with engine logs in docs/accuracy.md.
@@ -55,13 +55,12 @@ def layer_bytes_per_token(mixer: Mixer, kv: KvFormat, tp: int = 1) -> float:
     KV heads per rank = max(1, h_kv // tp): beyond h_kv the cache is replicated. A latent is never split.
     """
     bytes_per_element = kv.bits_per_element / 8
+    index = (kv.index_bytes_per_token or mixer.index_dim * bytes_per_element) if mixer.index_dim else 0.0
     if mixer.kind in ("latent", "indexed"):
-        latent = kv.latent_bytes_per_token or mixer.latent_dim * bytes_per_element + kv.bytes_per_vector
-        index = (kv.index_bytes_per_token or mixer.index_dim * bytes_per_element) if mixer.index_dim else 0
-        return latent + index
+        return (kv.latent_bytes_per_token or mixer.latent_dim * bytes_per_element + kv.bytes_per_vector) + index
     if mixer.kind in ("full", "window", "chunked"):
         heads = max(1, mixer.kv_heads // tp)
-        return heads * ((mixer.qk_dim + mixer.v_dim) * bytes_per_element + 2 * kv.bytes_per_vector)
+        return heads * ((mixer.qk_dim + mixer.v_dim) * bytes_per_element + 2 * kv.bytes_per_vector) + index
     return 0.0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from infopt.frozen import dataclass
 from infopt.ledgers.arrays import smaller
-from infopt.ledgers.cache import CacheSizes, cache_sizes
+from infopt.ledgers.cache import CacheSizes, cache_sizes, layer_bytes_per_token
 from infopt.ledgers.scenario import Scenario, stages
 from infopt.ledgers.weights import embedding_rank_bytes, expert_padding_ratio, head_rank_bytes, layer_rank_bytes
 from infopt.profiles.geometry import LayerRun
@@ -110,11 +110,12 @@ def _ends_read_bytes(s: Scenario, index: int) -> float:
 
 
 def _sparse(stage: Sequence[LayerRun], s: Scenario) -> tuple[tuple[float, int], ...]:
-    """Latent bytes per token of sparse-attention layers, by the tokens each query reads."""
+    """Bytes per cached token of sparse-attention layers, index key left out, by the tokens each query reads."""
     found: dict[int, float] = {}
     for run in stage:
         mixer = run.mixer
-        if mixer.kind == "indexed" and mixer.index_topk:
-            latent = s.kv.latent_bytes_per_token or mixer.latent_dim * s.kv.bits_per_element / 8
-            found[mixer.index_topk] = found.get(mixer.index_topk, 0.0) + run.layers * latent
+        if mixer.index_topk and mixer.index_dim:
+            index = s.kv.index_bytes_per_token or mixer.index_dim * s.kv.bits_per_element / 8
+            selected = layer_bytes_per_token(mixer, s.kv, s.tp) - index
+            found[mixer.index_topk] = found.get(mixer.index_topk, 0.0) + run.layers * selected
     return tuple((latent, topk) for topk, latent in sorted(found.items()))
