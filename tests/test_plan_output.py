@@ -181,6 +181,13 @@ def test_the_schema_of_plan_demands_the_contract() -> None:
         assert set(keys) <= set(described.get("required", ())), section
 
 
+def test_a_choice_is_described_as_a_plan_is() -> None:
+    plan, choice = json.loads(schema_text("plan")), json.loads(schema_text("choices"))["$defs"]["choice"]
+    described = dict(choice["properties"])
+    del described["rank"]
+    assert described == plan["properties"]
+
+
 @pytest.mark.parametrize("name", schema_names())
 def test_every_schema_can_be_printed(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert json.loads(printed(capsys, "schema", name))["$id"] == f"infopt/{name}/1"
