@@ -33,6 +33,7 @@ class Check:
     subgroup   a narrower group the figure is also scored in
     tolerance  absolute, what one block and the print's rounding explain (0 where no such rule holds)
     low, high  interval of the prediction, where it has one
+    limit      what nothing can beat, in the metric's unit: a floor, of a rate (tokens per second) a ceiling
     reason     why the figure was not scored, else ""
     """
 
@@ -46,6 +47,13 @@ class Check:
     tolerance: float = 0.0
     subgroup: str = ""
     reason: str = ""
+    limit: float | None = None
+
+    def beyond_limit(self, value: float | None) -> bool:
+        """Whether a value beats what nothing can beat (by more than rounding)."""
+        if value is None or self.limit is None:
+            return False
+        return value > self.limit * (1 + 1e-9) if "tok_s" in self.metric else value < self.limit * (1 - 1e-9)
 
     @property
     def error(self) -> float:

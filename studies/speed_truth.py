@@ -7,18 +7,20 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.accelerator import Accelerator, HardwareChoice
 from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
 from infopt.profiles.geometry import ModelProfile
+from infopt.records import read_yaml
 from infopt.studies.scenarios import Request, build
-from infopt.studies.truth import DATA, terms
+from infopt.studies.truth import DATA
 
 BUNDLED_SPEED = DATA / "speed_truth.csv"
 COLUMNS = (
@@ -105,12 +107,39 @@ def _whole(text: str) -> int | None:
     return int(text) if text and text.isdigit() else None
 
 
+@cache
+def speed_terms() -> dict[str, Any]:
+    """How speed measurements spell devices, models, formats and engines, and which rows only inform constants."""
+    data: dict[str, Any] = read_yaml(DATA / "speed_terms.yaml")
+    return data
+
+
+@cache
+def published_device(label: str) -> Accelerator:
+    """The accelerator a GPU label means; raises InfoptError where the catalogue has none."""
+    words = speed_terms()
+    text = label.replace("\u2011", "-")
+    for pattern, instead in words["device_spellings"]:
+        text = re.sub(pattern, instead, text)
+    return resolve_hardware(words["devices"].get(text, text)).accelerator
+
+
+@cache
+def published_model(name: str) -> ModelProfile:
+    """The catalogue model a published name means; raises InfoptError where there is none."""
+    meant = speed_terms()["models"].get(name, name)
+    found = find_in_catalogue(meant) or find_in_catalogue(meant.split("/")[-1])
+    if found is None:
+        raise InfoptError(f"model {name!r} is not in the catalogue")
+    return load_catalogue_model(found)
+
+
 def served_scenario(row: SpeedRow) -> Scenario:
     """The scenario of a served row; raises InfoptError with the reason where the row does not suffice.
 
     `attn_dp=D` in the note: D attention replicas over devices that share the experts.
     """
-    words = terms()
+    words = speed_terms()
     if not (row.gpus and row.concurrency and row.input_tokens and row.output_tokens):
         raise InfoptError("devices, concurrency or lengths not stated")
     if row.gpus > MOST_SERVED_GPUS:
@@ -120,7 +149,7 @@ def served_scenario(row: SpeedRow) -> Scenario:
     if row.gpus % replicas or row.tp not in (None, row.gpus, row.gpus // replicas):
         raise InfoptError("tp and attention replicas do not match the devices")
     mixture = model.experts > 0
-    engine = {"trtllm": "tensorrt-llm"}.get(row.engine.split(" ")[0], row.engine.split(" ")[0])
+    engine = words["served_engines"][row.engine.split(" ")[0].lower()]
     request = Request(
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
@@ -133,8 +162,7 @@ def served_scenario(row: SpeedRow) -> Scenario:
         weights=weights,
         kv="fp8" if engine == "tensorrt-llm" and weights != "bf16" else None,
     )
-    device = resolve_hardware(words["gpus"].get(row.gpu, row.gpu)).accelerator
-    return build(model, HardwareChoice(device, None, row.gpu), request).scenario
+    return build(model, HardwareChoice(published_device(row.gpu), None, row.gpu), request).scenario
 
 
 def _attention_replicas(row: SpeedRow) -> int:
@@ -144,12 +172,9 @@ def _attention_replicas(row: SpeedRow) -> int:
 
 def served_model(row: SpeedRow, words: dict[str, Any]) -> tuple[ModelProfile, str]:
     """The catalogue model of a row and its weight format; a checkpoint stored in 4 bits keeps its own format."""
-    found = find_in_catalogue(row.model) or find_in_catalogue(row.model.split("/")[-1])
-    if found is None:
-        raise InfoptError(f"model {row.model!r} is not in the catalogue")
-    model = load_catalogue_model(found)
+    model = published_model(row.model)
     text = row.weight_format.lower()
-    weights = next((name for word, name in words["speed_weights"] if word in text), None)
+    weights = next((name for word, name in words["served_weights"] if word in text), None)
     if weights is None:
         raise InfoptError(f"weight format {row.weight_format!r} is not known")
     stored = model.quantization

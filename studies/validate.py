@@ -1,6 +1,7 @@
 """Predictions beside published measurements: errors by group, and what was not scored and why.
 
-The checks themselves are in `memory_checks.py`: one per printed figure.
+The checks themselves are in `memory_checks.py` and `speed_checks.py`: one per published figure. The columns of a truth
+file say which of the two it holds.
 """
 
 import csv
@@ -9,9 +10,12 @@ from pathlib import Path
 
 from infopt.frozen import dataclass
 from infopt.studies.memory_checks import Check, case_checks
+from infopt.studies.speed_checks import SUSPECT, speed_checks
+from infopt.studies.speed_truth import BUNDLED_SPEED, read_speed_rows
+from infopt.studies.speed_truth import COLUMNS as SPEED_COLUMNS
 from infopt.studies.truth import BUNDLED_MEMORY, read_cases, terms
 
-GROUPS = (
+MEMORY_GROUPS = (
     "kv-tokens",
     "concurrency",
     "needed",
@@ -22,11 +26,22 @@ GROUPS = (
     "weights",
     "start-verdict",
 )
+SPEED_GROUPS = (
+    "single-stream",
+    "served-dense",
+    "served-moe",
+    "e2e-dense",
+    "e2e-moe",
+    "max-load",
+    "prefill",
+    "speculation",
+)
+GROUPS = (*MEMORY_GROUPS, *SPEED_GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupScore:
-    """Errors of one group, as fractions of 1."""
+    """Errors of one group, as fractions of 1; below_floor counts predictions that beat their floor."""
 
     group: str
     n: int
@@ -61,6 +76,11 @@ class Validation:
         return dict(sorted(count.items(), key=lambda item: -item[1]))
 
     @property
+    def suspects(self) -> tuple[str, ...]:
+        """Rows that are faster than their bytes allow."""
+        return tuple(dict.fromkeys(check.case_id for check in self.checks if check.reason == SUSPECT))
+
+    @property
     def groups(self) -> tuple[GroupScore, ...]:
         return tuple(
             _score(group, members)
@@ -70,17 +90,37 @@ class Validation:
 
 
 def validate(path: Path | None = None) -> Validation:
-    """Score every independent case of a truth file; without one, of the bundled copy.
+    """Score every independent figure of a truth file; without one, of the bundled copies of memory and speed.
 
     Cases whose shape or context its reporter inferred from the same figures are counted, never scored.
     """
-    source = path or BUNDLED_MEMORY
+    if path is None:
+        memory, inferred = _memory_checks(BUNDLED_MEMORY)
+        return Validation("the bundled copies", (*memory, *_speed_checks(BUNDLED_SPEED)), inferred)
+    if holds_speed(path):
+        return Validation(str(path), _speed_checks(path), 0)
+    return Validation(str(path), *_memory_checks(path))
+
+
+def holds_speed(path: Path) -> bool:
+    """Whether a truth file has the columns of speed measurements (an unreadable one is left to its reader)."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            header = next(csv.reader(handle), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
+    return "batch_or_concurrency" in header or set(SPEED_COLUMNS) <= set(header)
+
+
+def _memory_checks(path: Path) -> tuple[tuple[Check, ...], int]:
     words = terms()
-    cases = read_cases(source)
-    checks = [check for case in cases if case.independent for check in case_checks(case, words)]
-    return Validation(
-        str(path) if path else "the bundled copy", tuple(checks), sum(1 for case in cases if not case.independent)
-    )
+    cases = read_cases(path)
+    checks = tuple(check for case in cases if case.independent for check in case_checks(case, words))
+    return checks, sum(1 for case in cases if not case.independent)
+
+
+def _speed_checks(path: Path) -> tuple[Check, ...]:
+    return tuple(speed_checks(list(read_speed_rows(path))))
 
 
 def _score(group: str, members: list[Check]) -> GroupScore:
@@ -99,7 +139,7 @@ def _score(group: str, members: list[Check]) -> GroupScore:
         within_30pct=sum(e <= 0.30 for e in errors) / n,
         exact=sum(check.exact for check in members) / n,
         interval_coverage=len(covered) / len(with_interval) if with_interval else None,
-        below_floor=0,
+        below_floor=sum(check.beyond_limit(check.predicted) for check in members),
     )
 
 

@@ -10,7 +10,7 @@ from infopt.studies.validate import GROUPS, predictions_csv, validate
 
 @pytest.fixture(scope="module")
 def bundled():
-    return validate()
+    return validate(BUNDLED_MEMORY)
 
 
 def group(result, name):

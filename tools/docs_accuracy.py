@@ -1,4 +1,4 @@
-"""Refresh the table of docs/accuracy.md from `validate` on the bundled measurements.
+"""Refresh the tables of docs/accuracy.md from `validate` on the bundled measurements.
 
     python tools/docs_accuracy.py [--check]
 
@@ -9,20 +9,29 @@ import sys
 from pathlib import Path
 
 from infopt.reports.validate_report import markdown_table
-from infopt.studies.validate import validate
+from infopt.studies.validate import SPEED_GROUPS, Validation, validate
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "accuracy.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+TABLES = ("table", "speed")
 
 
 def refreshed(page: str) -> str:
-    """The page with its table computed anew."""
+    """The page with its tables computed anew."""
     result = validate()
-    before, rest = page.split(BEGIN)
-    after = rest.split(END)[1]
-    scored, total = len(result.scored), len(result.checks)
-    lead = f"{scored} of {total} printed figures of {len({c.case_id for c in result.checks})} runs are scored."
-    return "\n".join([before + BEGIN, lead, "", *markdown_table(result), END + after])
+    for name in TABLES:
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, rest = page.split(begin)
+        lines = _lines(result, speed=name == "speed")
+        page = "\n".join([before + begin, *lines, end + rest.split(end)[1]])
+    return page
+
+
+def _lines(result: Validation, speed: bool) -> list[str]:
+    checks = [check for check in result.checks if (check.group in SPEED_GROUPS) == speed]
+    scored = sum(not check.reason for check in checks)
+    runs = len({check.case_id for check in checks})
+    kind = "published figures" if speed else "printed figures"
+    return [f"{scored} of {len(checks)} {kind} of {runs} runs are scored.", "", *markdown_table(result, speed)]
 
 
 def main() -> None:

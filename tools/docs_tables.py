@@ -184,9 +184,10 @@ def mark_wrong(text: str, right: float) -> str:
 
 def accuracy_block() -> str:
     """Errors of the memory ledger by group."""
+    from infopt.studies.truth import BUNDLED_MEMORY
     from infopt.studies.validate import validate
 
-    result = validate()
+    result = validate(BUNDLED_MEMORY)
     rows = [
         [score.group, f"{score.n}", f"{score.mape:.2%}", f"{score.median_ape:.2%}", f"{score.within_1pct:.0%}"]
         for score in result.groups

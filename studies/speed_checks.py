@@ -1,0 +1,113 @@
+"""Published speed measurements beside the estimate: one check per figure, in the unit it was published in.
+
+Groups: served-dense and served-moe (TPOT of a served deployment), e2e-dense and e2e-moe (TTFT + OSL x TPOT of the same
+run). A figure that is not predicted says why; one that breaks the floor is suspect and not scored.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from infopt.errors import InfoptError
+from infopt.ledgers.bandwidth import bandwidth_ledger
+from infopt.ledgers.estimate import Estimate, NoEstimate, estimate
+from infopt.ledgers.memory import memory_ledger
+from infopt.ledgers.scenario import Scenario
+from infopt.studies.memory_checks import Check
+from infopt.studies.speed_truth import SpeedRow, served_scenario, speed_terms
+
+SUSPECT = "faster than the bytes allow: a suspect row"
+FLAGGED = "known bad: flagged in the file"
+
+
+def speed_checks(rows: Sequence[SpeedRow]) -> Iterator[Check]:
+    """Checks of a truth file's rows, in order; every row is either scored or has a reason."""
+    words = speed_terms()
+    first = {row.run: row.value for row in rows if row.metric == "ttft_ms"}
+    for row in rows:
+        yield from _row_checks(row, words, first.get(row.run))
+
+
+def _row_checks(row: SpeedRow, words: dict[str, Any], ttft_ms: float | None) -> Iterator[Check]:
+    group = group_of(row, words)
+    if group.startswith("not scored"):
+        yield _skipped(row, "", group.removeprefix("not scored: "))
+    elif row.flagged:
+        yield _skipped(row, group, FLAGGED)
+    else:
+        yield from _served_checks(row, ttft_ms)
+
+
+def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
+    """The group of a row, or "not scored: " and why."""
+    reason = words["informs"].get(row.prefix) or words["informs_metrics"].get(row.metric)
+    if reason:
+        return f"not scored: {reason}"
+    served = row.metric in ("tpot_ms", "ttft_ms") and served_engine(row.engine, words) and row.concurrency
+    if served and row.metric == "tpot_ms":
+        return "served"
+    if served and row.concurrency != 1:
+        return "not scored: a first token under load: scored within end-to-end latency"
+    return f"not scored: {row.metric} is not predicted"
+
+
+def served_engine(engine: str, words: dict[str, Any]) -> str | None:
+    """The engine record of a served row, None for engines that are not servers."""
+    found: str | None = words["served_engines"].get(engine.split(" ")[0].lower())
+    return found
+
+
+def _skipped(row: SpeedRow, group: str, reason: str) -> Check:
+    return Check(row.id, group, row.metric, row.value, reason=reason)
+
+
+# --- served deployments ---------------------------------------------------------------------------------------
+
+
+def _served_checks(row: SpeedRow, ttft_ms: float | None) -> Iterator[Check]:
+    try:
+        s = served_scenario(row)
+        found, floor_s = _estimated(s)
+    except InfoptError as error:
+        yield _skipped(row, "served", str(error).split("; nearest")[0][:160])
+        return
+    kind = "moe" if s.model.experts else "dense"
+    if isinstance(found, NoEstimate):
+        yield _skipped(row, f"served-{kind}", found.reason)
+        return
+    yield judged(
+        Check(
+            row.id,
+            f"served-{kind}",
+            row.metric,
+            row.value,
+            predicted=1e3 * found.tpot_s,
+            low=1e3 * found.tpot_low_s,
+            high=1e3 * found.tpot_high_s,
+            limit=1e3 * floor_s,
+        )
+    )
+    if ttft_ms is not None:
+        yield judged(_whole_request(row, s, found, ttft_ms, floor_s, kind))
+
+
+def _whole_request(row: SpeedRow, s: Scenario, found: Estimate, ttft_ms: float, floor_s: float, kind: str) -> Check:
+    """End-to-end latency: the split between TTFT and TPOT depends on the client, the sum hardly does."""
+    return Check(
+        row.id,
+        f"e2e-{kind}",
+        "e2e_ms",
+        ttft_ms + s.output_tokens * row.value,
+        predicted=1e3 * (found.ttft_s + s.output_tokens * found.tpot_s),
+        limit=1e3 * s.output_tokens * floor_s,
+    )
+
+
+def _estimated(s: Scenario) -> tuple[Estimate | NoEstimate, float]:
+    bandwidth = bandwidth_ledger(s)
+    return estimate(s, memory_ledger(s), bandwidth), bandwidth.tpot_floor_s
+
+
+def judged(check: Check) -> Check:
+    """A figure that beats the floor is not scored."""
+    return replace(check, reason=SUSPECT) if check.beyond_limit(check.measured) else check
