@@ -49,5 +49,23 @@ def floor(a: Any) -> Any:
     return math.floor(a)
 
 
+def whole(a: Any) -> Any:
+    """Elementwise cut to an integer, towards zero.
+
+    >>> whole(2.9)
+    2
+    """
+    return a.astype("int64") if _is_array(a) else int(a)
+
+
+def root(a: Any) -> Any:
+    """Elementwise square root."""
+    if _is_array(a):
+        import numpy as np
+
+        return np.sqrt(a)
+    return math.sqrt(a)
+
+
 def _is_array(value: Any) -> bool:
     return hasattr(value, "__array__") and not isinstance(value, int | float)

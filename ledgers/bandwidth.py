@@ -8,9 +8,12 @@ k experts is a strict bound; the expected number of distinct experts at batch B 
 A tied head is read as the head. Ignored: activations, kernel launch, collectives.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from infopt.frozen import dataclass
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.traffic import traffic
+from infopt.ledgers.traffic import StageTraffic, traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,17 @@ class BandwidthLedger:
     amortized_s_per_token: float
 
 
+def step_bytes(stages: Sequence[StageTraffic], sequences: Any, context_tokens: Any) -> tuple[float, Any]:
+    """Least weights (k experts per layer) and cache a rank of every stage reads in a step; numbers or arrays."""
+    weights = sum(float(stage.weight_bytes(1)) for stage in stages)
+    return weights, sum(stage.kv_bytes(sequences, context_tokens) for stage in stages)
+
+
 def bandwidth_ledger(s: Scenario) -> BandwidthLedger:
     """Floors of one decode step at the scenario's batch and decode context."""
-    strict = expected = kv = 0.0
-    batch = s.batch_per_replica
-    for stage in traffic(s):
-        strict += float(stage.weight_bytes(1))
-        expected += float(stage.weight_bytes(s.sharing_batch))
-        kv += float(stage.kv_bytes(batch, s.decode_context_tokens))
+    stages = traffic(s)
+    strict, kv = step_bytes(stages, s.batch_per_replica, s.decode_context_tokens)
+    expected = sum(float(stage.weight_bytes(s.sharing_batch)) for stage in stages)
     seconds = (strict + kv) / s.accelerator.bandwidth_bytes_per_s
     return BandwidthLedger(
         weight_bytes_per_step=strict * s.tp,

@@ -59,7 +59,7 @@ def attention_prefill_flop(mixer: Mixer, tokens: Any) -> Any:
     per_pair = 2 * mixer.q_heads * (mixer.qk_dim + mixer.v_dim)
     window = smaller(tokens, mixer.window_tokens or mixer.index_topk or None)
     indexed = mixer.index_heads * mixer.index_dim * tokens * (tokens * 1.0)
-    return per_pair * (tokens * 1.0 * window - window * window / 2.0) + indexed
+    return per_pair * (tokens * 1.0 * window - window * 1.0 * window / 2.0) + indexed
 
 
 def decode_flop_per_token(model: ModelProfile, context_tokens: Any) -> Any:

@@ -6,13 +6,14 @@ below the floor. Where nothing was measured on the engine, the memory class or t
 sequences are asked for than fit, there is no estimate but a reason.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from infopt.frozen import dataclass
+from infopt.ledgers.arrays import larger
 from infopt.ledgers.bandwidth import BandwidthLedger
 from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import cuda_capability, first_token_s, step_shape, step_terms_s
+from infopt.ledgers.step_time import StepShape, first_token_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.profiles.step_constants import Band, StepConstants, step_constants
 
@@ -51,6 +52,24 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Clock:
+    """A placement compiled: its times follow for any batch and lengths."""
+
+    constants: StepConstants
+    shape: StepShape
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Expected times, numbers or arrays; the terms are of one output token."""
+
+    terms_s: dict[str, Any]
+    tpot_s: Any
+    ttft_s: Any
+    output_tokens_per_s: Any
+
+
+@dataclass(frozen=True, slots=True)
 class NoEstimate:
     """Why there is none."""
 
@@ -61,11 +80,20 @@ def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> E
     """The estimate of a scenario, or why it has none."""
     if memory.max_sequences < s.batch_per_replica:
         return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")
+    compiled = clock(s)
+    if isinstance(compiled, NoEstimate):
+        return compiled
+    times = expected_times(s, compiled, bandwidth.step_floor_s)
+    return _with_intervals(s, compiled.constants, times, bandwidth)
+
+
+def clock(s: Scenario) -> Clock | NoEstimate:
+    """Constants and shape of a placement, or why it has none."""
     constants = step_constants(
         s.engine.engine,
         s.accelerator.memory_class,
         s.accelerator.vendor,
-        cuda_capability(s.accelerator),
+        s.accelerator.cuda_capability,
         s.model.experts > 0,
     )
     if constants is None:
@@ -74,21 +102,20 @@ def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> E
     shape = step_shape(s, constants)
     if shape is None:
         return NoEstimate(f"the dense peak of {s.accelerator.id} is not known")
-    batch = s.sharing_batch
+    return Clock(constants, shape)
+
+
+def expected_times(s: Scenario, clock: Clock, step_floor_s: Any) -> Times:
+    """Times at the scenario's batch and lengths, which may be arrays; no step is below its floor."""
+    constants, shape, batch = clock.constants, clock.shape, s.sharing_batch
     terms_s = step_terms_s(shape, constants, batch, s.decode_context_tokens, s.input_tokens, s.output_tokens)
-    tpot = max(sum(float(value) for value in terms_s.values()), bandwidth.step_floor_s)
-    ttft = float(first_token_s(shape, constants, tpot, batch, s.input_tokens))
-    return _with_intervals(s, constants, {name: float(value) for name, value in terms_s.items()}, tpot, ttft, bandwidth)
+    tpot_s = larger(sum(terms_s.values()), step_floor_s)
+    ttft_s = first_token_s(shape, constants, tpot_s, batch, s.input_tokens)
+    return Times(terms_s, tpot_s, ttft_s, s.batch * s.output_tokens / (ttft_s + s.output_tokens * tpot_s))
 
 
-def _with_intervals(
-    s: Scenario,
-    constants: StepConstants,
-    terms_s: dict[str, float],
-    tpot_s: float,
-    ttft_s: float,
-    bandwidth: BandwidthLedger,
-) -> Estimate:
+def _with_intervals(s: Scenario, constants: StepConstants, times: Times, bandwidth: BandwidthLedger) -> Estimate:
+    terms_s, tpot_s, ttft_s = times.terms_s, times.tpot_s, times.ttft_s
     band, first = band_of(constants, s.sharing_batch), constants.first_token
     by_bound: dict[Bound, float] = {}
     for name, value in terms_s.items():
@@ -101,7 +128,7 @@ def _with_intervals(
         ttft_s=ttft_s,
         ttft_low_s=ttft_s * first.low,
         ttft_high_s=ttft_s * first.high,
-        output_tokens_per_s=s.batch * s.output_tokens / (ttft_s + s.output_tokens * tpot_s),
+        output_tokens_per_s=times.output_tokens_per_s,
         bound=max(by_bound, key=lambda name: by_bound[name]),
         source=constants.source,
     )

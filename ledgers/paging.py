@@ -13,9 +13,10 @@ Other engines keep a pool for each kind of layer: pages of its own size, windows
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from infopt.frozen import dataclass
-from infopt.ledgers.arrays import ceil_div
+from infopt.ledgers.arrays import ceil_div, larger, smaller, whole
 from infopt.ledgers.cache import layer_bytes_per_token, layer_state_bytes
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import LayerRun, Mixer
@@ -43,7 +44,7 @@ class LayerKind:
     state_slots: int = 0
     cells: bool = False
 
-    def pages(self, context_tokens: int, in_flight_tokens: int) -> int:
+    def pages(self, context_tokens: Any, in_flight_tokens: int) -> Any:
         """Pages one sequence of `context_tokens` holds at most.
 
         A window keeps its last w - 1 tokens and those in flight, and may start inside a block; in cells it keeps
@@ -52,21 +53,17 @@ class LayerKind:
         if self.state_slots:
             return self.state_slots
         if self.window_tokens is None:
-            return int(ceil_div(context_tokens, self.block_tokens))
+            return ceil_div(context_tokens, self.block_tokens)
         if self.cells:
-            return int(
-                min(
-                    ceil_div(context_tokens, self.block_tokens),
-                    ceil_div(self.window_tokens + in_flight_tokens, self.block_tokens),
-                )
-            )
-        kept = min(self.window_tokens - 1 + in_flight_tokens, context_tokens)
-        return int(ceil_div(kept, self.block_tokens)) + 1
+            most = ceil_div(self.window_tokens + in_flight_tokens, self.block_tokens)
+            return smaller(ceil_div(context_tokens, self.block_tokens), most)
+        kept = smaller(context_tokens, self.window_tokens - 1 + in_flight_tokens)
+        return ceil_div(kept, self.block_tokens) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one rank's pool is cut.
+    """How one rank's pool is cut; pools and contexts may be numbers or arrays.
 
     group_layers  layers of a group: pages of one block
     groups        groups of equal size (padding layers included)
@@ -91,43 +88,41 @@ class Layout:
     def padding_layers(self) -> int:
         return self.groups * self.group_layers - sum(kind.layers for kind, _ in self.kinds)
 
-    def blocks(self, pool_bytes: float) -> int:
+    def blocks(self, pool_bytes: Any) -> Any:
         """Whole blocks a pool holds."""
-        return max(0, int(pool_bytes // self.block_bytes)) if self.block_bytes else 0
+        return larger(0, whole(pool_bytes // self.block_bytes)) if self.block_bytes else 0
 
-    def request_blocks(self, context_tokens: int) -> int:
+    def request_blocks(self, context_tokens: Any) -> Any:
         """Blocks one sequence of this length draws from the pool."""
         return sum(groups * kind.pages(context_tokens, self.in_flight_tokens) for kind, groups in self.kinds)
 
-    def request_bytes(self, context_tokens: int) -> float:
+    def request_bytes(self, context_tokens: Any) -> Any:
         """Bytes one sequence of this length reserves on this rank."""
         if self.separate:
             pages = ((kind, kind.pages(context_tokens, self.in_flight_tokens)) for kind, _ in self.kinds)
             return sum(kind.layers * count * kind.page_bytes for kind, count in pages)
         return self.request_blocks(context_tokens) * self.block_bytes
 
-    def concurrency(self, pool_bytes: float, context_tokens: int) -> float:
+    def concurrency(self, pool_bytes: Any, context_tokens: Any) -> Any:
         """Sequences of this length the pool holds, as the engine prints it."""
-        need = self.request_bytes(context_tokens)
-        if not need:
+        if not self.kinds:
             return float("inf")
         if self.separate:
-            return max(0.0, pool_bytes) / need
+            return larger(0.0, pool_bytes) / self.request_bytes(context_tokens)
         return self.blocks(pool_bytes) / self.request_blocks(context_tokens)
 
-    def sequences(self, pool_bytes: float, context_tokens: int) -> int:
+    def sequences(self, pool_bytes: Any, context_tokens: Any) -> Any:
         """Whole sequences of this length that can run at once (null blocks held back)."""
-        need = self.request_bytes(context_tokens)
-        if not need:
+        if not self.kinds:
             return UNBOUNDED
         if self.separate:
-            return int(max(0.0, pool_bytes) // need)
-        return max(0, self.blocks(pool_bytes) - self.null_blocks) // self.request_blocks(context_tokens)
+            return whole(larger(0.0, pool_bytes) // self.request_bytes(context_tokens))
+        return larger(0, self.blocks(pool_bytes) - self.null_blocks) // self.request_blocks(context_tokens)
 
-    def tokens(self, pool_bytes: float, context_tokens: int, token_line: str) -> int:
+    def tokens(self, pool_bytes: Any, context_tokens: Any, token_line: str) -> Any:
         """The token capacity the engine prints."""
         if self.separate or token_line == "requests":
-            return int(self.concurrency(pool_bytes, context_tokens) * context_tokens)
+            return whole(self.concurrency(pool_bytes, context_tokens) * context_tokens)
         return self.blocks(pool_bytes) // max(1, self.groups) * self.block_tokens
 
     def longest_context_tokens(self, pool_bytes: float, limit_tokens: int) -> int:

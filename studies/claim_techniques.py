@@ -55,7 +55,7 @@ def spread_for_loss(batch: int, ratio: float) -> float:
 def paged_gain(model: str, hw: str, gpus: int, weights: str, kv: str, reserved: int, used: int) -> float:
     """Bytes of a buffer of `reserved` tokens over those of the blocks `used` tokens take."""
     page = plan_of(model, hw, gpus, weights, kv, reserved).memory.layout
-    return page.request_bytes(reserved) / page.request_bytes(used)
+    return float(page.request_bytes(reserved) / page.request_bytes(used))
 
 
 # --- prefixes and caches --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ LEDGERS = ROOT / "ledgers"
 PAGE = ROOT / "docs" / "formulas.md"
 
 # The order a reader wants; a ledger that is not named comes after them, by name.
-ORDER = ("scenario", "weights", "cache", "paging", "activation", "memory", "bandwidth", "compute", "cost")
+ORDER = ("scenario", "weights", "cache", "paging", "activation", "pool", "memory", "bandwidth", "compute", "cost")
 HELPERS = ("__init__", "arrays", "terms")
 
 HEAD = """\
