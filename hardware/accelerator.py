@@ -77,6 +77,12 @@ class Accelerator:
     link_domain_devices: int | None = None
     processor: bool = False
 
+    @property
+    def cuda_capability(self) -> float | None:
+        """Compute capability as a number; None for devices that have none (other vendors name their chips there)."""
+        text = self.compute_capability or ""
+        return float(text) if text.replace(".", "", 1).isdigit() else None
+
 
 @dataclass(frozen=True, slots=True)
 class HardwareChoice:

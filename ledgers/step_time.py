@@ -15,7 +15,6 @@ Ignored: queueing past the KV capacity, speculation, pipeline bubbles.
 from typing import Any
 
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import Accelerator
 from infopt.ledgers.compute import compute_format, prefill_flop
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
@@ -77,15 +76,9 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
     )
 
 
-def cuda_capability(device: Accelerator) -> float | None:
-    """Compute capability as a number; None for devices that have none (other vendors name their chips there)."""
-    text = device.compute_capability or ""
-    return float(text) if text.replace(".", "", 1).isdigit() else None
-
-
 def kernel_cost_s(s: Scenario, c: StepConstants) -> float:
     """Cost of one kernel: more before compute capability 10, and for 8-bit weights (quantized inputs) from 10 on."""
-    newest = (cuda_capability(s.accelerator) or 0.0) >= 10
+    newest = (s.accelerator.cuda_capability or 0.0) >= 10
     if not newest:
         return c.kernel_s + c.kernel_before_cc10_s
     return c.kernel_s + (c.kernel_fp8_cc10_s if s.weight_format in ("fp8", "fp8_block") else 0.0)
