@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from infopt.reports import words
 from infopt.reports.csv_report import cell
+from infopt.reports.estimate_words import estimate_rows
 from infopt.studies.choices import Choices
 from infopt.studies.planning import Plan
 from infopt.units import format_bytes, format_seconds, format_share, format_whole
@@ -32,7 +33,9 @@ def _plan_lines(plan: Plan, explain: bool) -> Iterator[str]:
     yield ""
     yield from table(("floor, not an estimate", "", ""), _floor_rows(plan), "lrl")
     yield ""
-    yield f"Bound by {escape(words.bound_words(plan))}."
+    yield f"The floor is set by {escape(words.bound_words(plan))}."
+    yield ""
+    yield from table(("estimate", ""), estimate_rows(plan), "ll")
     yield from _remarks(plan)
     if explain:
         yield ""

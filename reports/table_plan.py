@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infopt.reports import words
+from infopt.reports.estimate_words import estimate_rows
 from infopt.reports.screen import terminal_width
 from infopt.reports.terminal import STYLES, bar, facts, heading, listed, to_text
 from infopt.studies.planning import Plan
@@ -49,6 +50,9 @@ def _parts(plan: Plan, explain: bool) -> Iterator[RenderableType]:
     yield from _bandwidth(plan)
     yield ""
     yield from _compute(plan)
+    yield ""
+    yield heading("ESTIMATE", "what to expect, with the interval of nine in ten measurements")
+    yield facts(estimate_rows(plan))
     yield ""
     yield from _ending(plan)
     if explain:
@@ -141,7 +145,7 @@ def _compute(plan: Plan) -> Iterator[RenderableType]:
 
 
 def _ending(plan: Plan) -> Iterator[RenderableType]:
-    rows = [("bound by", words.bound_words(plan))]
+    rows = [("floor set by", words.bound_words(plan))]
     cost = words.cost_words(plan)
     if cost:
         rows.append(("cost", cost))

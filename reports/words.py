@@ -185,14 +185,17 @@ def ttft_equation(plan: Plan) -> str:
 
 
 def cost_words(plan: Plan) -> str | None:
-    """Price per hour, and the least price of a token."""
-    if plan.cost is None:
+    """Price per hour, and of a million output tokens: expected, and the least."""
+    cost = plan.cost
+    if cost is None:
         return None
-    per_million = format_usd(plan.cost.usd_per_million_output_tokens_at_floor)
-    return (
-        f"{format_usd(plan.cost.usd_per_hour)} per hour; at least {per_million} per million output tokens, "
-        "were every step as short as its floor"
-    )
+    least = f"at least {format_usd(cost.usd_per_million_output_tokens_at_floor)}"
+    expected = cost.usd_per_million_output_tokens
+    if expected is None:
+        per_million = f"{least} per million output tokens, were every step as short as its floor"
+    else:
+        per_million = f"{format_usd(expected)} per million output tokens expected, {least} at the floor"
+    return f"{format_usd(cost.usd_per_hour)} per hour; {per_million}"
 
 
 def kv_words(plan: Plan) -> list[str]:
@@ -215,6 +218,9 @@ def reserved_words(plan: Plan) -> str:
         return "the engine reserves no blocks: nothing is cached per token"
     reserved, used = page.request_bytes(s.context_tokens), rank_bytes_per_sequence(plan)
     of_it = "" if abs(reserved - used) < 0.005 * used else f", of which {format_gib(used)} are used"
+    if page.separate:
+        each = f"{s.engine.engine} reserves {format_gib(reserved)} per sequence{_where(plan)}{of_it}"
+        return f"{each}, a pool for each kind of layer"
     groups = f" in {page.groups} groups of {page.group_layers} layers" if page.groups > 1 else ""
     of = f" of {page.block_tokens} tokens" if page.block_tokens > 1 else " of one token"
     blocks = f"{counted(page.request_blocks(s.context_tokens), 'block')}{of}{groups}"
