@@ -175,7 +175,7 @@ class ModelProfile:
     extra_params      other stored parts: {"vision": n, "mtp": n}
     compute_dtype     bf16, fp16 or fp32: the type weights are computed in and `--kv auto` follows
     stored_bytes      exact checkpoint bytes by part where a file header was read, else empty
-    unknown           what geometry cannot tell (an uncounted encoder, a cache layout of its own): no plan is certain then
+    unknown           what geometry cannot tell (an uncounted encoder, a cache of its own kind): no plan is certain then
     source, source_kind  where the geometry came from: file, hf_config_copy, vendor_table, ...
     """
 
