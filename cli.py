@@ -3,7 +3,8 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,8 @@ ALL_STATUSES = (
     "3 nothing to check; 4 undetermined (a fact is missing)."
 )
 ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
+# Commands with many options of their own: their modules are imported where they are named, or all are listed.
+MODULES = {"sweep": "infopt.cli_sweep"}
 
 app = typer.Typer(
     name="infopt",
@@ -263,6 +266,12 @@ def emit(text: str) -> None:
             raise InfoptError(f"the output cannot be written: {error.strerror}") from error
 
 
+def tell(notes: Iterable[str]) -> None:
+    """Lines for the user, on standard error."""
+    for note in notes:
+        sys.stderr.write(f"infopt: {note}\n")
+
+
 def fail(message: str, status: int, arguments: Sequence[str]) -> int:
     """One line on stderr and, where JSON was asked for, an error object on stdout."""
     line = " ".join(message.split())
@@ -283,9 +292,13 @@ def usage_words(message: str, arguments: Sequence[str]) -> str:
 
 def narrowed(name: str) -> typer.Typer:
     """The app with the one command or group `name`, where there is one: the others cost start-up time to build."""
+    if name in MODULES:
+        import_module(MODULES[name])
     commands = [c for c in app.registered_commands if c.callback is not None and c.callback.__name__ == name]
     groups = [g for g in app.registered_groups if g.name == name]
     if not commands and not groups:
+        for module in MODULES.values():
+            import_module(module)
         return app
     one = typer.Typer(name="infopt", rich_markup_mode=None, pretty_exceptions_enable=False)
     one.registered_callback = app.registered_callback
@@ -295,7 +308,7 @@ def narrowed(name: str) -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit status."""
-    program = narrowed(arguments[0]) if arguments else app
+    program = narrowed(arguments[0] if arguments else "")
     try:
         return program(args=list(arguments), prog_name="infopt", standalone_mode=False) or GOOD
     except InfoptError as error:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.engines import EngineConstants, device_default, load_engine
@@ -57,38 +59,53 @@ class Built:
     assumptions: tuple[Caveat, ...]
 
 
-def lengths(request: Request, model: ModelProfile) -> tuple[int, int, int, float, list[Caveat]]:
-    """Context, input, output and decode context in tokens.
+def filled_lengths(ctx: Any, isl: Any, osl: Any) -> tuple[Any, Any, Any, Any]:
+    """Context, input, output and decode context in tokens, numbers or arrays; None where a length was not given.
 
     Given isl and osl: context = isl + osl, decode context = isl + osl / 2. Given only a context:
     osl = min(512, ctx / 4), isl = ctx - osl, and the step is taken at the context itself.
+    A context must be given unless the input is.
     """
+    if isl is None and osl is None:
+        osl = smaller(larger(ctx // 4, 1), DEFAULT_OUTPUT_TOKENS)
+        return ctx, larger(ctx - osl, 1), osl, ctx * 1.0
+    if osl is None:
+        osl = DEFAULT_OUTPUT_TOKENS if ctx is None else ctx - isl
+    if isl is None:
+        isl = ctx - osl
+    return (isl + osl if ctx is None else ctx), isl, osl, isl + osl / 2
+
+
+def default_context_tokens(model: ModelProfile) -> int:
+    """Context where no length was given."""
+    return min(DEFAULT_CONTEXT_TOKENS, model.max_position_tokens or DEFAULT_CONTEXT_TOKENS)
+
+
+def lengths(request: Request, model: ModelProfile) -> tuple[int, int, int, float, list[Caveat]]:
+    """The lengths of a request with what was assumed; refuses those that contradict each other."""
     said: list[Caveat] = []
     isl, osl, ctx = request.input_tokens, request.output_tokens, request.context_tokens
-    if isl is None and osl is None:
-        if ctx is None:
-            ctx = min(DEFAULT_CONTEXT_TOKENS, model.max_position_tokens or DEFAULT_CONTEXT_TOKENS)
-            said.append(Caveat("context", f"context {ctx} tokens: not given"))
-        osl = min(DEFAULT_OUTPUT_TOKENS, max(1, ctx // 4))
-        isl = max(1, ctx - osl)
-        said.append(Caveat("lengths", f"input {isl} and output {osl} tokens: not given"))
-        return ctx, isl, osl, float(ctx), said
-    if osl is None:
-        osl = (ctx - isl) if ctx is not None and isl is not None else DEFAULT_OUTPUT_TOKENS
-        said.append(Caveat("output", f"output {osl} tokens: not given"))
-    if isl is None:
-        if ctx is None:
-            raise InfoptError("--osl without --isl or --ctx: say how long the prompt is")
-        isl = ctx - osl
-        said.append(Caveat("input", f"input {isl} tokens: context minus output"))
-    if isl < 1 or osl < 1:
+    if isl is None and osl is None and ctx is None:
+        ctx = default_context_tokens(model)
+        said.append(Caveat("context", f"context {ctx} tokens: not given"))
+    if isl is None and ctx is None:
+        raise InfoptError("--osl without --isl or --ctx: say how long the prompt is")
+    given = (isl, osl)
+    context, input_tokens, output_tokens, decode = filled_lengths(ctx, isl, osl)
+    if given == (None, None):
+        said.append(Caveat("lengths", f"input {input_tokens} and output {output_tokens} tokens: not given"))
+    elif osl is None:
+        said.append(Caveat("output", f"output {output_tokens} tokens: not given"))
+    elif isl is None:
+        said.append(Caveat("input", f"input {input_tokens} tokens: context minus output"))
+    if input_tokens < 1 or output_tokens < 1:
         raise InfoptError(
-            f"input {isl} and output {osl} tokens do not fit in a context of {ctx}; both must be at least 1"
+            f"input {input_tokens} and output {output_tokens} tokens do not fit in a context of {context}; "
+            "both must be at least 1"
         )
-    ctx = ctx if ctx is not None else isl + osl
-    if isl + osl > ctx:
-        raise InfoptError(f"--isl {isl} + --osl {osl} is more than --ctx {ctx}")
-    return ctx, isl, osl, isl + osl / 2, said
+    if given != (None, None) and input_tokens + output_tokens > context:
+        raise InfoptError(f"--isl {input_tokens} + --osl {output_tokens} is more than --ctx {context}")
+    return context, input_tokens, output_tokens, decode, said
 
 
 def placement(request: Request, model: ModelProfile, gpus: int) -> tuple[int, int, list[Caveat]]:
