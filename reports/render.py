@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from infopt.studies.model_view import ModelView
     from infopt.studies.planning import Plan
     from infopt.studies.reproduce import Item
+    from infopt.studies.search import Search
     from infopt.studies.validate import Validation
 
 Form = Literal["table", "json", "csv", "md"]
@@ -155,3 +156,14 @@ def _json(data: Mapping[str, Any]) -> str:
     from infopt.reports.json_report import dumps
 
     return dumps(data)
+
+
+def render_search(result: "Search", form: Form) -> str:
+    """The deployments that meet the targets."""
+    from infopt.reports import search_report as report
+
+    if form == "json":
+        return _json(report.as_dict(result))
+    if form == "csv":
+        return _table(report.rows(result), form)
+    return report.markdown(result) if form == "md" else report.page(result)

@@ -14,6 +14,7 @@ from infopt.cli import run
 
 COMMANDS = (
     ["plan"],
+    ["search"],
     ["reproduce"],
     ["validate"],
     ["schema"],

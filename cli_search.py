@@ -1,0 +1,189 @@
+"""`infopt search`: the model, the load, the targets, and what may be used to meet them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infopt.cli import app, emit, verdict_status
+from infopt.cli_options import Context, Online, OutputOptions, length, number, share, takes
+from infopt.errors import InfoptError
+from infopt.units import parse_rate_per_s, parse_seconds, parse_usd
+
+if TYPE_CHECKING:
+    from infopt.hardware.accelerator import HardwareChoice
+    from infopt.studies.scenarios import Request
+    from infopt.studies.search import Targets
+
+
+SEARCH_STATUSES = (
+    "Exit status: 0 good, 1 nothing meets the targets, 2 wrong usage or unreadable input, "
+    "4 undetermined (a fact is missing, or nothing was measured there)."
+)
+
+
+def duration(option: str) -> Any:
+    """A parser of times above zero."""
+
+    def parse(text: str) -> float:
+        value = parse_seconds(text, option)
+        if not value:
+            raise InfoptError(f"{option} {text}: a target must be more than 0; without {option} there is none")
+        return value
+
+    return parse
+
+
+def usd_per_hour(text: str) -> float:
+    """US dollars per hour in "20/h", "$20/h" or "20"."""
+    plain = text.strip()
+    usd = parse_usd(plain[:-2] if plain.endswith("/h") else plain, "--budget")
+    if not usd:
+        raise InfoptError(f"--budget {text}: a budget must be more than 0; without --budget there is none")
+    return usd
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What is served, under which load and targets, on what."""
+
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", metavar="MODEL", help="Short name (70b), org/name[@revision], config.json, folder, .gguf."
+        ),
+    ]
+    ttft: Annotated[
+        float | None,
+        typer.Option("--ttft", parser=duration("--ttft"), metavar="TIME", help="Most time to the first token: 500ms."),
+    ] = None
+    tpot: Annotated[
+        float | None,
+        typer.Option("--tpot", parser=duration("--tpot"), metavar="TIME", help="Most time per output token: 40ms."),
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            parser=lambda text: parse_rate_per_s(text, "--rate"),
+            metavar="RATE",
+            help="Requests: 5/s, 300/min. Without it, one replica is looked at.",
+        ),
+    ] = None
+    isl: Annotated[int | None, length("--isl", help="Input (prompt) tokens.")] = None
+    osl: Annotated[int | None, length("--osl", help="Output tokens.")] = None
+    ctx: Context = None
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", parser=usd_per_hour, metavar="USD/h", help="Most US dollars per hour: 20/h."),
+    ] = None
+    hw: Annotated[
+        str | None,
+        typer.Option("--hw", metavar="A,B", help="Only these accelerators; h200:8 uses at most 8. Default: all."),
+    ] = None
+    max_gpus: Annotated[int, number("--max-gpus", "Most devices in all.")] = 16
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="FORMAT", help="Only this; default: as stored, fp8, int4.")
+    ] = None
+    kv: Annotated[
+        str | None, typer.Option("--kv", metavar="FORMAT", help="Only this cache; default: the model's own and 8 bit.")
+    ] = None
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="ENGINE", help="vllm, sglang, tensorrt-llm or llama.cpp.")
+    ] = "vllm"
+    engine_version: Annotated[
+        str | None,
+        typer.Option("--engine-version", metavar="VERSION", help="Default: the newest with measured constants."),
+    ] = None
+    util: Annotated[
+        float | None,
+        typer.Option("--util", parser=share("--util"), metavar="SHARE", help="The engine's own memory fraction."),
+    ] = None
+    price: Annotated[
+        list[str],
+        typer.Option(
+            "--price", metavar="NAME=USD", show_default=False, help="US dollars per device-hour, h100=2.49; repeatable."
+        ),
+    ] = field(default_factory=list)
+    text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
+    online: Online = False
+
+    def targets(self) -> "Targets":
+        """What a deployment must do."""
+        from infopt.studies.search import Targets
+
+        return Targets(self.ttft, self.tpot, self.rate, self.budget, self.max_gpus)
+
+    def request(self) -> "Request":
+        """The load, and what is the same for all deployments."""
+        from infopt.studies.scenarios import Request
+
+        return Request(
+            context_tokens=self.ctx,
+            input_tokens=self.isl,
+            output_tokens=self.osl,
+            engine=self.engine,
+            engine_version=self.engine_version,
+            weights=self.weights,
+            kv=self.kv,
+            utilization=self.util,
+            text_only=self.text_only,
+        )
+
+    def devices(self) -> "list[HardwareChoice]":
+        """The accelerators to search, at the user's prices: those named, or all of the catalogue."""
+        from infopt.hardware.names import resolve_hardware
+        from infopt.studies.search_space import all_devices, device_at_unit_price
+
+        if self.hw is None:
+            choices = all_devices()
+        else:
+            choices = [device_at_unit_price(resolve_hardware(name)) for name in self.hw.split(",")]
+        if not self.price:
+            return choices
+        from infopt.hardware.prices import apply_prices, parse_prices
+
+        prices = parse_prices(self.price)
+        return [apply_prices(choice, prices) for choice in choices]
+
+
+@app.command(epilog=SEARCH_STATUSES)
+@takes(SearchOptions, OutputOptions)
+def search(
+    options: SearchOptions,
+    output: OutputOptions,
+    explain: Annotated[
+        int | None, typer.Option("--explain", metavar="ROW", help="Every term of this row of the front.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the front here (.svg, .png, .pdf).")
+    ] = None,
+    allow_undetermined: Annotated[
+        bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")
+    ] = False,
+) -> None:
+    """The best deployments under latency targets, a rate and a budget, with the engine's command line.
+
+    \b
+    infopt search --model 70b --ttft 500ms --tpot 40ms --rate 5/s --isl 2000 --osl 300
+    infopt search --model 8b --tpot 20ms --rate 300/min --isl 1k --osl 256 --hw h100,h200 --budget 20/h
+
+    Every accelerator, placement, number format and concurrency is looked at; the Pareto front is printed.
+    """
+    from infopt.profiles.resolve import resolve_model
+    from infopt.reports.render import render_plan, render_search
+    from infopt.studies.search import plan_of, row_of
+    from infopt.studies.search import search as study
+
+    model = resolve_model(options.model, online=options.online)
+    result = study(model, options.request(), options.devices(), options.targets())
+    if plot is not None and result.front:
+        from infopt.reports.search_plot import draw
+
+        draw(result, plot)
+    if explain is not None and result.front:
+        emit(render_plan(plan_of(row_of(result, explain)), output.form, True))
+    else:
+        emit(render_search(result, output.form))
+    raise typer.Exit(verdict_status(plan_of(result.chosen).fits if result.front else False, allow_undetermined))

@@ -1,0 +1,95 @@
+"""A search as a page for the terminal."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from infopt.reports import search_words as words
+from infopt.reports.screen import terminal_width
+from infopt.reports.search_report import DROPPED_FIRST, LEGEND
+from infopt.reports.terminal import STYLES, columns_table, facts, heading, listed, to_text
+from infopt.studies.search import Deployment, Search
+from infopt.studies.search_neighbours import neighbours
+
+
+def search_page(result: Search) -> str:
+    """What was asked, the front by weight format, the chosen deployment, why its neighbours lost."""
+    return to_text(_parts(result))
+
+
+def _parts(result: Search) -> Iterator[RenderableType]:
+    yield Text(f"Deployments of {result.model.id}", style="bold")
+    scenario = result.space.replicas[0].scenario
+    yield facts(
+        [
+            ("load", words.load_words(result)),
+            ("targets", words.target_words(result.targets)),
+            ("engine", f"{scenario.engine.engine} {scenario.engine_version}, utilization {scenario.utilization:g}"),
+            ("looked at", words.space_words(result)),
+        ]
+    )
+    yield ""
+    if result.binding:
+        yield Text().append("NOTHING MEETS THE TARGETS", style=STYLES[False])
+        yield facts([("binding", result.binding.text), *listed("or", result.binding.others), *_unknown(result)])
+        return
+    yield from _tables(result)
+    yield ""
+    yield from _chosen(result)
+    yield ""
+    yield heading("NEIGHBOURS", "against row 1")
+    found = neighbours(result, result.chosen)
+    width = min(30, max((len(n.change) for n in found), default=0))
+    yield facts([(n.change, n.verdict) for n in found], width)
+    yield ""
+    yield facts([*LEGEND, *_unknown(result), ("next", "--explain 2 for the terms of a row, --format csv for all rows")])
+
+
+def _unknown(result: Search) -> list[tuple[str, str]]:
+    text = words.unknown_words(result)
+    return [("not shown", text)] if text else []
+
+
+def _tables(result: Search) -> Iterator[RenderableType]:
+    groups = list(words.by_format(result))
+    limits = [words.SHOWN_FIRST, *[words.SHOWN_OTHER] * len(groups)]
+    kept = [words.shown(group, limit) for (_, group), limit in zip(groups, limits, strict=False)]
+    everything = [words.cells(number, d) for rows in kept for number, d in rows]
+    for (weights, group), rows in zip(groups, kept, strict=True):
+        yield heading(f"{weights} weights", words.format_note(result, group[0][1]))
+        table = [words.cells(number, d) for number, d in rows]
+        yield columns_table(words.COLUMNS, table, "deployment", DROPPED_FIRST, indent=2, beside=everything)
+        if len(group) > len(rows):
+            yield Padding(f"and {len(group) - len(rows)} more on the front", (0, 0, 0, 2))
+        yield ""
+
+
+def _chosen(result: Search) -> Iterator[RenderableType]:
+    plan, d = words.chosen_plan(result), result.chosen
+    command = words.command_of(plan)
+    yield heading("CHOSEN", f"row 1: {_why(d)}, {words.format_note(result, d)}")
+    yield facts([*words.chosen_facts(result, d, plan), *listed("note", words.notes(d, plan))])
+    yield ""
+    yield heading("COMMAND", "of each replica" if d.replicas > 1 else "")
+    yield Text("\n".join(folded(command.parts, terminal_width())))
+    if command.notes:
+        yield facts(listed("note", command.notes))
+
+
+def folded(parts: Sequence[str], width: int) -> list[str]:
+    """A command over several lines, broken before options so that it can still be pasted."""
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]} {part}" if lines[-1] else part
+        if len(longer) + len(" \\") > width and lines[-1].strip():
+            lines[-1] += " \\"
+            lines.append(f"  {part}")
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _why(d: Deployment) -> str:
+    return "the cheapest" if d.usd_per_hour is not None else "the fewest devices"

@@ -1,0 +1,161 @@
+"""What every readable form of a search says: load, targets, rows, the chosen deployment."""
+
+from collections.abc import Iterable, Iterator
+
+from infopt.studies.commands import Command, serve_command
+from infopt.studies.planning import Plan
+from infopt.studies.search import Deployment, Search, Targets, plan_of
+from infopt.studies.search_relaxation import degrees_of
+from infopt.units import format_seconds, format_share, format_usd, format_whole
+
+COLUMNS = (
+    "#", "deployment", "layout", "cache", "seqs", "TTFT", "TPOT", "tok/s/GPU", "tok/J", "$/h", "$/Mtok", "spare"
+)  # fmt: skip
+ALIGNMENT = "rlllrrrrrrrr"
+# Rows shown: of the first weight format, of the others; the rest of the front is in CSV and JSON.
+SHOWN_FIRST, SHOWN_OTHER = 8, 4
+# A dearer row is shown where it is this much faster than those above it, or on another device.
+CLEARLY_FASTER = 0.9
+
+
+def load_words(result: Search) -> str:
+    lengths = f"{format_whole(result.input_tokens)} tokens in, {format_whole(result.output_tokens)} out"
+    rate = result.targets.rate_per_s
+    if rate is None:
+        return f"one replica, requests of {lengths}"
+    return f"{rate:.4g} requests/s of {lengths}: {format_whole(round(rate * result.output_tokens))} output tokens/s"
+
+
+def target_words(targets: Targets) -> str:
+    words = [
+        f"{name} at most {format_seconds(value)}"
+        for name, value in (("TTFT", targets.ttft_s), ("TPOT", targets.tpot_s))
+        if value is not None
+    ]
+    if targets.usd_per_hour is not None:
+        words.append(f"at most {format_usd(targets.usd_per_hour)} per hour")
+    return ", ".join([*words, f"at most {targets.max_gpus} devices"])
+
+
+def space_words(result: Search) -> str:
+    s = result.space
+    return (
+        f"{format_whole(s.looked_at)} scenarios: {format_whole(len(s.replicas))} placements on {s.accelerators} "
+        f"accelerators, at every concurrency; {format_whole(result.feasible)} deployments meet the targets, "
+        f"{len(result.front)} of them are on the front"
+    )
+
+
+def unknown_words(result: Search) -> str | None:
+    count = len(result.space.no_estimate)
+    if not count:
+        return None
+    return f"{count} accelerators have no estimate: nothing was measured on them with {result.request.engine}"
+
+
+def deployment_words(d: Deployment) -> str:
+    return f"{d.replicas} x {d.replica.scenario.accelerator.id}:{d.replica.gpus}"
+
+
+def layout_words(d: Deployment) -> str:
+    return " ".join(f"{name} {n}" for name, n in degrees_of(d.replica))
+
+
+def cells(number: int, d: Deployment) -> list[str]:
+    """One row of the table."""
+    joule, usd, per_million = d.tokens_per_joule, d.usd_per_hour, d.usd_per_million_output_tokens
+    return [
+        str(number),
+        deployment_words(d),
+        layout_words(d),
+        d.replica.scenario.kv_format,
+        str(d.sequences),
+        format_seconds(d.ttft_s),
+        format_seconds(d.tpot_s),
+        f"{d.output_tokens_per_s_per_gpu:.0f}",
+        "-" if joule is None else f"{joule:.2g}",
+        "-" if usd is None else format_usd(usd),
+        "-" if per_million is None else format_usd(per_million),
+        format_share(round(d.headroom_share, 2)),
+    ]
+
+
+def by_format(result: Search) -> Iterator[tuple[str, list[tuple[int, Deployment]]]]:
+    """Rows of each weight format with their numbers on the front."""
+    groups: dict[str, list[tuple[int, Deployment]]] = {}
+    for number, d in enumerate(result.front, start=1):
+        groups.setdefault(d.replica.scenario.weight_format, []).append((number, d))
+    yield from groups.items()
+
+
+def shown(rows: Iterable[tuple[int, Deployment]], limit: int) -> list[tuple[int, Deployment]]:
+    """The rows worth a line: the cheapest of each device, and what is clearly faster than all that cost less."""
+    kept: list[tuple[int, Deployment]] = []
+    fastest, devices = float("inf"), set()
+    for number, d in rows:
+        device = d.replica.scenario.accelerator.id
+        if (device not in devices or d.e2e_s < CLEARLY_FASTER * fastest) and len(kept) < limit:
+            kept.append((number, d))
+            devices.add(device)
+            fastest = min(fastest, d.e2e_s)
+    return kept
+
+
+def format_note(result: Search, d: Deployment) -> str:
+    stored = result.model.quantization.format if result.model.quantization else result.model.compute_dtype
+    return "as stored" if d.replica.scenario.weight_format == stored else "may cost quality"
+
+
+def chosen_facts(result: Search, d: Deployment, plan: Plan) -> list[tuple[str, str]]:
+    """The chosen deployment line by line."""
+    s, rate = plan.scenario, d.rate_per_s / d.replicas
+    rows = [
+        ("replicas", f"{d.replicas} of {d.replica.gpus} {s.accelerator.name or s.accelerator.id}: {layout_words(d)}"),
+        (
+            "concurrency",
+            f"{d.sequences} a replica = {rate:.4g}/s x ({format_seconds(d.ttft_s)} + {s.output_tokens} x "
+            f"{format_seconds(d.tpot_s)}), rounded up; the targets hold up to {d.limit}",
+        ),
+        ("latency", _latency_words(d, plan)),
+        ("head-room", f"{format_share(round(d.headroom_share, 3))}: up to {d.capacity_per_s:.3g} requests/s"),
+    ]
+    if d.usd_per_hour is not None and d.usd_per_million_output_tokens is not None:
+        per_million = format_usd(d.usd_per_million_output_tokens)
+        rows.append(("cost", f"{format_usd(d.usd_per_hour)} per hour, {per_million} per million output tokens"))
+    if d.tokens_per_joule is not None:
+        rows.append(("energy", f"{d.tokens_per_joule:.2g} output tokens per joule, were every device at its TDP"))
+    return rows
+
+
+def _latency_words(d: Deployment, plan: Plan) -> str:
+    e = plan.estimate
+    first, each = format_seconds(d.ttft_s), format_seconds(d.tpot_s)
+    ends = [
+        f" ({format_seconds(getattr(e, f'{name}_low_s'))} to {format_seconds(getattr(e, f'{name}_high_s'))})"
+        for name in ("ttft", "tpot")
+        if hasattr(e, "tpot_s")
+    ] or ["", ""]
+    return f"TTFT {first}{ends[0]}, TPOT {each}{ends[1]}, the whole answer {format_seconds(d.e2e_s)}"
+
+
+def command_of(plan: Plan) -> Command:
+    return serve_command(plan.scenario)
+
+
+def notes(d: Deployment, plan: Plan) -> list[str]:
+    """What must be known before trusting a row."""
+    s = plan.scenario
+    found = [caveat.text for caveat in plan.caveats if caveat.id in ("context", "quality", "tight")]
+    if s.tp > 1 and (s.accelerator.link is None or "PCIe" in s.accelerator.link.type):
+        found.append(f"tp {s.tp} over PCIe: the constants were measured over NVLink, so collectives may take longer")
+    if s.pp > 1:
+        found.append("no pipeline is among the measured deployments: the estimate ignores its bubbles")
+    if d.machines > 1:
+        found.append(f"a replica spans {d.machines} machines: the time of links between them is not in the estimate")
+    if d.headroom_share < 0.2:
+        found.append("the load is its mean: with so little head-room bursts queue")
+    return found
+
+
+def chosen_plan(result: Search) -> Plan:
+    return plan_of(result.chosen)

@@ -1,0 +1,153 @@
+"""Why the neighbours of a deployment lost: each differs in one thing, and is judged by the same targets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infopt.studies.search import Deployment, Search, Targets, deployments, most_replicas, replica_price, within
+from infopt.studies.search_relaxation import degrees_of
+from infopt.studies.search_space import Replica
+from infopt.units import format_seconds, format_usd
+
+OTHER_DEVICES = 3
+# Latencies, prices and counts nearer than this are told as equal.
+EQUAL_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbour:
+    """One thing changed, and what it would do; `deployment` is None where it misses a target."""
+
+    change: str
+    verdict: str
+    deployment: Deployment | None
+
+
+def neighbours(result: Search, chosen: Deployment) -> tuple[Neighbour, ...]:
+    """Placements one step away, one replica less and more, other formats, the best of other devices."""
+    return (
+        *_placements(result, chosen),
+        *_counts(result, chosen),
+        *_formats(result, chosen),
+        *_devices(result, chosen),
+    )
+
+
+def _key(replica: Replica) -> tuple[object, ...]:
+    s = replica.scenario
+    return (s.accelerator.id, s.weight_format, s.kv_format, s.tp, s.pp, s.dp, s.ep)
+
+
+def _placements(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
+    """One degree changed; experts stay whole where they were."""
+    device, weights, kv, tp, pp, dp, ep = _key(chosen.replica)
+    for replica in result.space.replicas:
+        s = replica.scenario
+        if _key(replica)[:3] != (device, weights, kv) or replica is chosen.replica:
+            continue
+        changed = [s.tp != tp, s.pp != pp, s.dp != dp]
+        whole = (s.ep > 1) == (chosen.replica.scenario.ep > 1) or s.tp * s.dp == 1 or tp == dp == 1
+        if (sum(changed) == 1 and whole) or (not any(changed) and s.ep != ep):
+            label = ", ".join(f"{name} {n}" for name, n in degrees_of(replica))
+            yield _judged(
+                f"{label}, ep 1" if not any(changed) and s.ep == 1 else label, replica, chosen, result.targets
+            )
+
+
+def _counts(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
+    rate = result.targets.rate_per_s
+    if rate is None:
+        return
+    if chosen.replicas > 1:
+        fewer = chosen.replicas - 1
+        served = chosen.capacity_per_s * fewer / chosen.replicas
+        if served < rate:
+            yield Neighbour(
+                f"{fewer} replicas", f"serve {served:.3g} of {rate:.4g} requests/s within the targets", None
+            )
+    more = chosen.replicas + 1
+    found = next((d for d in deployments(chosen.replica, result.targets) if d.replicas == more), None)
+    if found is not None:
+        headroom = f"head-room {found.headroom_share:.0%}"
+        yield Neighbour(f"{more} replicas", f"{compared(chosen, found)}, {headroom}", found)
+
+
+def _formats(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
+    """The same placement with another cache; the best of the same device in other weight formats."""
+    device, weights, kv, *placement = _key(chosen.replica)
+    seen = set()
+    for replica in result.space.replicas:
+        other_device, other_weights, other_kv, *other = _key(replica)
+        if other_device == device and other_weights == weights and other_kv != kv and other == placement:
+            yield _judged(f"{other_kv} cache", replica, chosen, result.targets)
+    for d in result.front:
+        s = d.replica.scenario
+        if s.accelerator.id == device and s.weight_format != weights and s.weight_format not in seen:
+            seen.add(s.weight_format)
+            yield Neighbour(f"{s.weight_format} weights ({_where(d)})", f"{compared(chosen, d)}; quality may differ", d)
+
+
+def _devices(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
+    """The best of other devices in the same weight format."""
+    seen = {chosen.replica.scenario.accelerator.id}
+    for d in result.front:
+        s = d.replica.scenario
+        if s.accelerator.id not in seen and s.weight_format == chosen.replica.scenario.weight_format:
+            seen.add(s.accelerator.id)
+            yield Neighbour(f"{s.accelerator.id} ({_where(d)})", compared(chosen, d), d)
+        if len(seen) > OTHER_DEVICES:
+            return
+
+
+def _where(d: Deployment) -> str:
+    return f"{d.replicas} x " + ", ".join(f"{name} {n}" for name, n in degrees_of(d.replica))
+
+
+def _judged(change: str, replica: Replica, chosen: Deployment, targets: Targets) -> Neighbour:
+    found = list(deployments(replica, targets))
+    if not found:
+        return Neighbour(change, why_not(replica, targets), None)
+    best = found[0] if targets.rate_per_s is not None else found[-1]
+    return Neighbour(change, compared(chosen, best), best)
+
+
+def compared(chosen: Deployment, other: Deployment) -> str:
+    """`3% faster, 4x the cards`: latency, devices, and the price of a token where the devices differ in it."""
+    parts = [_latency(other.e2e_s / chosen.e2e_s), _times(other.gpus / chosen.gpus, "cards")]
+    ours, theirs = chosen.usd_per_million_output_tokens, other.usd_per_million_output_tokens
+    if ours and theirs and abs(theirs / ours / (other.gpus / chosen.gpus) - 1) > EQUAL_SHARE:
+        parts.append(_times(theirs / ours, "price"))
+    elif ours and not theirs:
+        parts.append("no price known")
+    return ", ".join(parts)
+
+
+def _latency(ratio: float) -> str:
+    if abs(ratio - 1) < EQUAL_SHARE / 2:
+        return "as fast"
+    return f"{1 - ratio:.0%} faster" if ratio < 1 else f"{ratio - 1:.0%} slower"
+
+
+def _times(ratio: float, what: str) -> str:
+    return f"the same {what}" if abs(ratio - 1) < EQUAL_SHARE else f"{ratio:.3g}x the {what}"
+
+
+def why_not(replica: Replica, targets: Targets) -> str:
+    """The first target a placement misses, with its number."""
+    times = replica.times
+    if times is None:
+        count = f"{replica.gpus} devices do" if replica.gpus > 1 else "one device does"
+        return f"{count} not hold the weights and one sequence"
+    if not within(replica, targets):
+        ttft, tpot = float(times.ttft_s[0]), float(times.tpot_s[0])
+        if targets.tpot_s is not None and tpot > targets.tpot_s:
+            return f"TPOT {format_seconds(tpot)} with one sequence already"
+        return f"TTFT {format_seconds(ttft)} with one sequence already"
+    price, most = replica_price(replica), most_replicas(replica, targets)
+    if targets.usd_per_hour is not None and most < replica.max_gpus // replica.gpus:
+        if price is None:
+            return "no price known, and a budget is set"
+        if not most:
+            return f"one replica costs {format_usd(price)} per hour"
+    served = float(times.requests_per_s[: within(replica, targets)].max()) * most
+    count = f"{most} replicas serve" if most != 1 else "one replica serves"
+    return f"{count} {served:.3g} of {targets.rate_per_s or 0:.4g} requests/s within the targets"

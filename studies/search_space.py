@@ -1,0 +1,223 @@
+"""The space of a search: every way to place one replica, and its times at every concurrency.
+
+    accelerators x (tp, pp, dp, ep) x weight formats x KV formats x concurrency
+Concurrency is an array, one entry for each number of sequences up to what memory and the engine hold, and runs through
+the formulas that `plan` uses. What cannot hold its own weights is dropped before any ledger is asked.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infopt.errors import UndeterminedError
+from infopt.hardware.accelerator import Accelerator, HardwareChoice
+from infopt.hardware.catalogue import hardware_names, load_accelerator, override
+from infopt.ledgers.bandwidth import step_bytes
+from infopt.ledgers.estimate import Clock, NoEstimate, clock, expected_times
+from infopt.ledgers.memory import memory_ledger
+from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import step_shape
+from infopt.profiles.engine_flags import engine_flags
+from infopt.profiles.engines import engine_name
+from infopt.profiles.formats import kv_format_name, load_kv_format, load_weight_format
+from infopt.profiles.geometry import ModelProfile
+from infopt.profiles.step_constants import StepConstants
+from infopt.studies.choices import weight_formats
+from infopt.studies.scenarios import Built, Request, build, usable_tensor_parallel
+
+NODE_DEVICES = 8  # where a record does not say, as `plan` has it
+WIDEST_TP = 8  # of the measured deployments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replica:
+    """One way to place one replica; `times` of it is None where it does not fit.
+
+    built     its scenario, with one sequence for each attention replica
+    max_gpus  devices of this kind that may be used in all
+    """
+
+    built: Built
+    hardware: HardwareChoice
+    request: Request
+    max_gpus: int
+    times: "Times | None"
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.built.scenario
+
+    @property
+    def gpus(self) -> int:
+        return self.built.scenario.gpus
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """Expected times of a replica by concurrency (arrays, rising).
+
+    sequences        concurrent sequences of the replica
+    requests_per_s   sequences / (ttft + osl tpot): Little's law, the rate it serves at that concurrency
+    """
+
+    sequences: Any
+    ttft_s: Any
+    tpot_s: Any
+    requests_per_s: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """What a search looked at.
+
+    looked_at     scenarios whose times were computed
+    no_estimate   ids of accelerators without measurements
+    """
+
+    replicas: tuple[Replica, ...]
+    looked_at: int
+    accelerators: int
+    no_estimate: tuple[str, ...]
+
+
+def all_devices() -> list[HardwareChoice]:
+    """Every accelerator of the catalogue."""
+    devices = (load_accelerator(id) for id in hardware_names())
+    return [HardwareChoice(device, None, device.name) for device in devices]
+
+
+def device_at_unit_price(choice: HardwareChoice) -> HardwareChoice:
+    """`choice` with the price of an instance shared by its devices; its count stays the most that may be used."""
+    if choice.usd_per_hour is None or not choice.gpus:
+        return choice
+    device = override(choice.accelerator, {"usd_per_hour": choice.usd_per_hour / choice.gpus})
+    return replace(choice, accelerator=device, usd_per_hour=None)
+
+
+def space(model: ModelProfile, request: Request, devices: Sequence[HardwareChoice], max_gpus: int) -> Space:
+    """All placements of one replica on at most `max_gpus` devices of each kind.
+
+    Raises UndeterminedError where no device has measurements to estimate from.
+    """
+    found: list[Replica] = []
+    known, unknown = 0, []
+    for device in devices:
+        replicas = list(_replicas(model, request, device, max_gpus))
+        found += replicas
+        known += bool(replicas)
+        if not replicas:
+            unknown.append(device.accelerator.id)
+    if not known:
+        more = " ..." if len(unknown) > 3 else ""
+        raise UndeterminedError(
+            f"no measurements of {request.engine} on {', '.join(unknown[:3])}{more}: "
+            "no expected times to search by; `infopt plan --hw` gives the floors"
+        )
+    looked_at = sum(len(replica.times.sequences) for replica in found if replica.times)
+    return Space(tuple(found), looked_at, known, tuple(unknown))
+
+
+def _replicas(model: ModelProfile, request: Request, device: HardwareChoice, max_gpus: int) -> Iterator[Replica]:
+    """Every placement on one kind of device; none where nothing was measured on it."""
+    most = min(max_gpus, device.gpus or max_gpus)
+    one = replace(device, gpus=None, usd_per_hour=None)
+    for weights, kv in formats(model, request, device.accelerator):
+        asked = replace(request, weights=weights, kv=kv, gpus=1, tp=1, pp=1, dp=1, ep=1, batch=1)
+        built = build(model, one, asked)
+        compiled = clock(built.scenario)
+        if isinstance(compiled, NoEstimate):
+            return
+        yield from _placed(built, one, asked, most, compiled.constants)
+
+
+def _placed(
+    built: Built, device: HardwareChoice, asked: Request, most: int, constants: StepConstants
+) -> Iterator[Replica]:
+    """One format in every placement; over several machines only where none of them alone holds the model.
+
+    The time of links between machines is not in the estimate, so such replicas are a last resort.
+    """
+    s, held = built.scenario, False
+    needed, machine = least_weight_bytes(s), machine_devices(device.accelerator)
+    for tp, pp, dp, ep in placements(s.model, device.accelerator, most):
+        gpus = tp * pp * dp
+        scenario = replace(s, gpus=gpus, tp=tp, pp=pp, dp=dp, ep=ep, batch=dp)
+        if (held and gpus > machine) or dp > scenario.sharing_replicas:
+            continue  # replicas that share nothing on this engine are counted as replicas
+        small = needed > gpus * device.accelerator.usable_memory_bytes
+        times = None if small else _times(scenario, constants)
+        held = held or times is not None
+        placed = replace(asked, gpus=gpus, tp=tp, pp=pp, dp=dp, ep=ep, batch=dp)
+        yield Replica(Built(scenario, built.assumptions), device, placed, most, times)
+
+
+def machine_devices(device: Accelerator) -> int:
+    """Devices of one machine, or of one link domain where that is larger."""
+    return max(device.devices_per_node or NODE_DEVICES, device.link_domain_devices or 0)
+
+
+def formats(model: ModelProfile, request: Request, device: Accelerator) -> Iterator[tuple[str | None, str | None]]:
+    """Weight and KV formats worth trying: as stored (or asked for), then smaller ones the device computes in."""
+    peaks = device.peak_flop_per_s
+    for weights in weight_formats(model, request):
+        if weights is not None and request.weights is None and load_weight_format(weights).compute not in peaks:
+            continue
+        yield weights, request.kv
+        small = engine_flags(engine_name(request.engine)).small_kv
+        if request.kv is None and small in ("q8_0", *peaks):
+            own = load_kv_format(kv_format_name(model, None))
+            if load_kv_format(small).bits_per_element < own.bits_per_element:
+                yield weights, small
+
+
+def placements(model: ModelProfile, device: Accelerator, max_gpus: int) -> list[tuple[int, int, int, int]]:
+    """(tp, pp, dp, ep) of one replica, the fewest devices first: powers of two, tp within a machine.
+
+    Replicas of a dense model are independent and counted outside; those of a mixture may share its experts (dp), whole
+    or in slices (ep).
+    """
+    widest = min(machine_devices(device), WIDEST_TP, max_gpus)
+    found = []
+    for tp in (tp for tp in usable_tensor_parallel(model, widest) if tp & (tp - 1) == 0):
+        for pp in _powers(min(max_gpus // tp, model.layers)):
+            found += [(tp, pp, 1, ep) for ep in ((1, tp) if model.experts and tp > 1 else (1,))]
+        if model.experts:
+            found += [(tp, 1, dp, ep) for dp in _powers(max_gpus // tp)[1:] for ep in (1, tp * dp)]
+    return sorted(found, key=lambda degrees: degrees[0] * degrees[1] * degrees[2])
+
+
+def _powers(limit: int) -> list[int]:
+    """1, 2, 4, ... up to `limit`."""
+    return [2**n for n in range(max(1, limit).bit_length())]
+
+
+def least_weight_bytes(s: Scenario) -> float:
+    """Weights that all devices of a replica hold together, at least: nothing replicated, text alone."""
+    parts = s.model.params_by_part
+    return sum(parts[part] * s.weight_bits[part] / 8 for part in parts if part not in ("mtp", "vision"))
+
+
+def _times(s: Scenario, constants: StepConstants) -> Times | None:
+    """Times at every concurrency that fits, None where not even one sequence for each attention replica does."""
+    memory = memory_ledger(s)
+    most = min(memory.max_sequences, s.max_num_seqs)
+    shape = step_shape(s, constants)
+    if memory.fits is not True or most < 1 or shape is None:
+        return None
+    return times_at(s, Clock(constants, shape), range(1, most + 1))
+
+
+def times_at(s: Scenario, compiled: Clock, each: Sequence[int]) -> Times:
+    """Expected times with so many sequences in each attention replica."""
+    import numpy as np
+
+    batch: Any = np.array(each, dtype=np.float64) * s.dp
+    placed = replace(s, batch=batch)
+    weights, kv = step_bytes(compiled.shape.stages, placed.batch_per_replica, s.decode_context_tokens)
+    times = expected_times(placed, compiled, (weights + kv) / s.accelerator.bandwidth_bytes_per_s)
+    return Times(batch, times.ttft_s, times.tpot_s, times.output_tokens_per_s / s.output_tokens)
+
+
+def weight_bits(s: Scenario) -> float:
+    """Bits of all weights: what smaller formats save, and may cost in quality."""
+    return sum(count * s.weight_bits[part] for part, count in s.model.params_by_part.items())
