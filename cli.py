@@ -53,6 +53,10 @@ def plan(
     scenario: ScenarioOptions,
     output: OutputOptions,
     explain: Annotated[bool, typer.Option("--explain", help="Every term with formula, numbers and source.")] = False,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", metavar="A B", show_default=False, help="Two sets of options, term by term."),
+    ] = None,
     allow_undetermined: Annotated[
         bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")
     ] = False,
@@ -63,11 +67,18 @@ def plan(
     infopt plan --model 70b --ctx 32k
     infopt plan --model 70b --ctx 32k --hw h100:4 --batch 8 --explain
     infopt plan --model ./config.json --hw "2x rtx 4090" --weights int4 --json
+    infopt plan --model 70b --isl 2k --osl 300 --compare "--hw h100:4" "--hw h200:2 --weights fp8"
 
     32k means 32768 tokens. Times are floors (at least this long), not estimates.
     """
     from infopt.profiles.resolve import resolve_model
 
+    if compare is not None:
+        from infopt.cli_compare import compared
+
+        text, fits = compared(scenario, *compare, output.form)
+        emit(text)
+        raise typer.Exit(verdict_status(fits, allow_undetermined))
     model = resolve_model(scenario.model, online=scenario.online)
     if scenario.hw is None:
         from infopt.reports.render import render_choices

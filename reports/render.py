@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
     from infopt.studies.choices import Choices
+    from infopt.studies.compare import Comparison
     from infopt.studies.model_view import ModelView
     from infopt.studies.planning import Plan
     from infopt.studies.reproduce import Item
@@ -156,6 +157,17 @@ def _json(data: Mapping[str, Any]) -> str:
     from infopt.reports.json_report import dumps
 
     return dumps(data)
+
+
+def render_comparison(comparison: "Comparison", form: Form) -> str:
+    """Two plans beside each other."""
+    from infopt.reports import compare_report as report
+
+    if form == "json":
+        return _json(report.as_dict(comparison))
+    if form == "csv":
+        return _table(report.rows(comparison), form)
+    return report.markdown(comparison) if form == "md" else report.page(comparison)
 
 
 def render_search(result: "Search", form: Form) -> str:

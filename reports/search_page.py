@@ -13,6 +13,8 @@ from infopt.reports.terminal import STYLES, columns_table, facts, heading, liste
 from infopt.studies.search import Deployment, Search
 from infopt.studies.search_neighbours import neighbours
 
+MOST_LABEL = 40  # columns of a neighbour's name
+
 
 def search_page(result: Search) -> str:
     """What was asked, the front by weight format, the chosen deployment, why its neighbours lost."""
@@ -41,7 +43,7 @@ def _parts(result: Search) -> Iterator[RenderableType]:
     yield ""
     yield heading("NEIGHBOURS", "against row 1")
     found = neighbours(result, result.chosen)
-    width = min(30, max((len(n.change) for n in found), default=0))
+    width = min(MOST_LABEL, max((len(n.change) for n in found), default=0))
     yield facts([(n.change, n.verdict) for n in found], width)
     yield ""
     yield facts([*LEGEND, *_unknown(result), ("next", "--explain 2 for the terms of a row, --format csv for all rows")])

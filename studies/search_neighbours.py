@@ -38,19 +38,27 @@ def _key(replica: Replica) -> tuple[object, ...]:
 
 
 def _placements(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
-    """One degree changed; experts stay whole where they were."""
-    device, weights, kv, tp, pp, dp, ep = _key(chosen.replica)
+    """Every other tp; pp, dp and the split of experts one step away."""
     for replica in result.space.replicas:
-        s = replica.scenario
-        if _key(replica)[:3] != (device, weights, kv) or replica is chosen.replica:
-            continue
-        changed = [s.tp != tp, s.pp != pp, s.dp != dp]
-        whole = (s.ep > 1) == (chosen.replica.scenario.ep > 1) or s.tp * s.dp == 1 or tp == dp == 1
-        if (sum(changed) == 1 and whole) or (not any(changed) and s.ep != ep):
+        if _key(replica)[:3] == _key(chosen.replica)[:3] and _one_step(replica, chosen.replica):
             label = ", ".join(f"{name} {n}" for name, n in degrees_of(replica))
-            yield _judged(
-                f"{label}, ep 1" if not any(changed) and s.ep == 1 else label, replica, chosen, result.targets
-            )
+            sliced = replica.scenario.model.experts and replica.scenario.ep == 1 and replica.gpus > 1
+            yield _judged(label + (", ep 1" if sliced else ""), replica, chosen, result.targets)
+
+
+def _one_step(replica: Replica, chosen: Replica) -> bool:
+    """Whether one degree differs, pp and dp by a factor of two; experts stay whole or in slices unless that is it."""
+    s, c = replica.scenario, chosen.scenario
+    changed = [s.tp != c.tp, s.pp != c.pp, s.dp != c.dp]
+    if not any(changed):
+        return s.ep != c.ep
+    halved_or_doubled = all(
+        one in (other, 2 * other) or other == 2 * one for one, other in ((s.pp, c.pp), (s.dp, c.dp))
+    )
+    # A single device has nothing to split: its neighbours keep experts whole.
+    whole = c.ep > 1 or c.tp * c.dp == 1
+    kept = s.tp * s.dp == 1 or not s.model.experts or (s.ep > 1) == whole
+    return sum(changed) == 1 and halved_or_doubled and kept
 
 
 def _counts(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
@@ -61,9 +69,8 @@ def _counts(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
         fewer = chosen.replicas - 1
         served = chosen.capacity_per_s * fewer / chosen.replicas
         if served < rate:
-            yield Neighbour(
-                f"{fewer} replicas", f"serve {served:.3g} of {rate:.4g} requests/s within the targets", None
-            )
+            verdict = f"only {served:.3g} of {rate:.4g} requests/s within the targets"
+            yield Neighbour("one replica" if fewer == 1 else f"{fewer} replicas", verdict, None)
     more = chosen.replicas + 1
     found = next((d for d in deployments(chosen.replica, result.targets) if d.replicas == more), None)
     if found is not None:

@@ -146,7 +146,7 @@ def _placed(
             continue  # replicas that share nothing on this engine are counted as replicas
         small = needed > gpus * device.accelerator.usable_memory_bytes
         times = None if small else _times(scenario, constants)
-        held = held or times is not None
+        held = held or (times is not None and gpus <= machine)
         placed = replace(asked, gpus=gpus, tp=tp, pp=pp, dp=dp, ep=ep, batch=dp)
         yield Replica(Built(scenario, built.assumptions), device, placed, most, times)
 
