@@ -12,7 +12,7 @@ from infopt.errors import InfoptError, MissingExtraError
 from infopt.reports.csv_report import cell
 from infopt.studies.sweep import OUTPUT_COLUMNS, Block
 from infopt.studies.sweep_groups import RESULT_COLUMNS, WHOLE_COLUMNS
-from infopt.studies.sweep_values import parser_of
+from infopt.studies.sweep_values import READ_COLUMNS, column_of, parser_of
 
 SweepFormat = Literal["csv", "json", "parquet"]
 TRUTH = {1: True, 0: False, -1: None}
@@ -129,7 +129,7 @@ def _arrow_type(arrow: Any, column: str) -> Any:
 
 
 class Typed(dict[str, Any]):
-    """Cells of an input column as numbers where the column holds numbers: null for a blank, the text for anything else.
+    """Cells of an input column as numbers where it holds numbers: null for a blank, the text for anything else.
 
     strict  null for what is no number
     """
@@ -145,10 +145,10 @@ class Typed(dict[str, Any]):
         return value
 
     def _value(self, text: str) -> Any:
+        if not text.strip() and column_of(self._column) in READ_COLUMNS:
+            return None
         if self._parse is None:
             return text
-        if not text.strip():
-            return None
         try:
             return self._parse(text, self._column)
         except InfoptError:

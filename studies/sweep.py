@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from infopt.frozen import dataclass
-from infopt.studies.sweep_groups import KEY_COLUMNS, RESULT_COLUMNS, Groups, Load, Results, unknown
-from infopt.studies.sweep_values import LOAD_COLUMNS
+from infopt.studies.sweep_groups import RESULT_COLUMNS, Groups, Load, Results, unknown
+from infopt.studies.sweep_values import KEY_COLUMNS, LOAD_COLUMNS
 
-BLOCK_ROWS = 32_768
+BLOCK_ROWS = 65_536
 OUTPUT_COLUMNS = (*RESULT_COLUMNS, "error")
 
 

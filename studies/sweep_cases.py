@@ -16,10 +16,19 @@ import numpy as np
 from infopt.errors import InfoptError, nearest
 from infopt.frozen import dataclass
 from infopt.studies.sweep import BLOCK_ROWS, OUTPUT_COLUMNS, Block, Grid, Sweep, grid_sweep, no_results
-from infopt.studies.sweep_groups import KEY_COLUMNS, RESULT_COLUMNS, Group, Groups, Load, Results, unknown
-from infopt.studies.sweep_values import ALIASES, BAD, BLANK, LOAD_COLUMNS, Numbers, column_of, grid
+from infopt.studies.sweep_groups import RESULT_COLUMNS, Group, Groups, Load, Results, unknown
+from infopt.studies.sweep_values import (
+    ALIASES,
+    BAD,
+    BLANK,
+    KEY_COLUMNS,
+    LOAD_COLUMNS,
+    READ_COLUMNS,
+    Numbers,
+    column_of,
+    grid,
+)
 
-READ_COLUMNS = (*KEY_COLUMNS, *LOAD_COLUMNS)
 REQUIRED = ("model", "hw")
 # The first block is small, so that something is done soon.
 FIRST_ROWS = 2048
@@ -49,10 +58,9 @@ def case_sweep(lines: Iterable[str], where: str, given: Mapping[str, str], group
     Raises InfoptError for a file that has no header, or lacks the model or the hardware.
     """
     reader = csv.reader(lines, strict=True)
-    rows = _rows(reader, where)
-    header = _header(next(rows, []), where, given)
+    header = _header(next(iter(_rows(reader, 1, where)), []), where, given)
     columns = tuple(header.names[place] for place in header.kept)
-    return Sweep(columns, _blocks(reader, header, rows, given, groups), header.notes)
+    return Sweep(columns, _blocks(reader, header, where, given, groups), header.notes)
 
 
 def open_sweep(cases: str | None, options: Mapping[str, str | None], online: bool) -> AbstractContextManager[Sweep]:
@@ -116,23 +124,36 @@ def _header(cells: Sequence[str], where: str, given: Mapping[str, str]) -> Heade
     return Header(names, kept, place, tuple(notes))
 
 
-def _rows(reader: Any, where: str) -> Iterator[list[str]]:
-    """Rows of a reader; what cannot be read becomes a line that says where."""
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise InfoptError(f"{where}: line {reader.line_num}: not readable as CSV: {error}") from error
-    except OSError as error:
-        raise InfoptError(f"{where}: line {reader.line_num}: cannot be read: {error.strerror}") from error
+class Unreadable(list[str]):
+    """A line that is no CSV, as a row without cells."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = f"not readable as CSV: {why}"
 
 
-def _blocks(
-    reader: Any, header: Header, rows: Iterator[list[str]], given: Mapping[str, str], groups: Groups
-) -> Iterator[Block]:
-    numbers = {column: Numbers(column) for column in LOAD_COLUMNS}
+def _rows(reader: Any, most: int, where: str) -> list[list[str]]:
+    """The next rows of a reader, none at its end."""
+    rows: list[list[str]] = []
+    while len(rows) < most:
+        try:
+            rows.extend(islice(reader, most - len(rows)))
+            break
+        except csv.Error as error:  # what was read before stays; the reader goes on with the next line
+            rows.append(Unreadable(str(error)))
+        except OSError as error:
+            if not rows:  # else at the next call
+                raise InfoptError(f"{where}: line {reader.line_num}: cannot be read: {error.strerror}") from error
+            break
+    return rows
+
+
+def _blocks(reader: Any, header: Header, where: str, given: Mapping[str, str], groups: Groups) -> Iterator[Block]:
+    headings = {column: header.names[place] for column, place in header.place.items()}
+    numbers = {column: Numbers(column, headings.get(column, column)) for column in LOAD_COLUMNS}
     size, before = FIRST_ROWS, reader.line_num
-    while read := list(islice(rows, size)):
-        block = [row for row in read if row]  # blank lines
+    while read := _rows(reader, size, where):
+        block = [row for row in read if row or isinstance(row, Unreadable)]  # no blank lines
         if block:
             yield _block(block, header, given, groups, numbers, partial(_line, read, before))
         for texts in numbers.values():
@@ -145,7 +166,7 @@ def _line(read: Sequence[Sequence[str]], before: int, row: int) -> int:
     line = before
     for cells in read:
         line += 1 + sum(cell.count("\n") for cell in cells)
-        row -= bool(cells)
+        row -= bool(cells) or isinstance(cells, Unreadable)
         if row < 0:
             break
     return line
@@ -163,7 +184,7 @@ def _block(
     width = len(header.names)
     if set(map(len, rows)) != {width}:
         errors = {
-            row: f"{len(cells)} cells, but the header names {width}"
+            row: cells.why if isinstance(cells, Unreadable) else f"{len(cells)} cells, but the header names {width}"
             for row, cells in enumerate(rows)
             if len(cells) != width
         }

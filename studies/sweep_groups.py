@@ -24,12 +24,9 @@ from infopt.ledgers.traffic import StageTraffic, traffic
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.resolve import resolve_model
 from infopt.studies.scenarios import Request, build, default_context_tokens, filled_lengths, lengths
-from infopt.studies.sweep_values import COUNT_COLUMNS
+from infopt.studies.sweep_values import COUNT_COLUMNS, KEY_COLUMNS
 from infopt.units import format_gib, parse_count, parse_share
 
-KEY_COLUMNS = (
-    "model", "hw", "gpus", "tp", "pp", "dp", "ep", "weights", "kv", "engine", "engine_version", "util",
-)  # fmt: skip
 TIME_COLUMNS = ("tpot_s", "ttft_s", "output_tokens_per_s")
 # An unknown value is NaN, and this in columns of whole numbers (fits: 1 yes, 0 no).
 UNKNOWN = -1

@@ -5,6 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from infopt.errors import InfoptError
 from infopt.units import parse_count, parse_share, parse_tokens
 
+# What makes a placement.
+KEY_COLUMNS = (
+    "model", "hw", "gpus", "tp", "pp", "dp", "ep", "weights", "kv", "engine", "engine_version", "util",
+)  # fmt: skip
 # Where 64-bit products of two such numbers stay exact.
 LARGEST = 10**9
 # What is left free inside a group, and how each is read.
@@ -14,6 +18,7 @@ LOAD_COLUMNS: dict[str, Callable[[str, str], int]] = {
     "osl": parse_tokens,
     "concurrency": parse_count,
 }
+READ_COLUMNS = (*KEY_COLUMNS, *LOAD_COLUMNS)
 ALIASES = {"batch": "concurrency"}
 COUNT_COLUMNS = ("gpus", "tp", "pp", "dp", "ep")
 OPTIONS = {column: option for option, column in ALIASES.items()}
@@ -45,8 +50,8 @@ def bounded(value: int, text: str, where: str) -> int:
 class Numbers(dict[str, int]):
     """Numbers of a column by their text, each text parsed once: BLANK, BAD (then `refused` says why), or the number."""
 
-    def __init__(self, column: str) -> None:
-        self._column = column
+    def __init__(self, column: str, heading: str) -> None:
+        self._heading = heading
         self._parse = LOAD_COLUMNS[column]
         self.refused: dict[str, str] = {}
 
@@ -61,7 +66,7 @@ class Numbers(dict[str, int]):
         if not plain:
             return BLANK
         try:
-            return bounded(self._parse(plain, self._column), plain, self._column)
+            return bounded(self._parse(plain, self._heading), plain, self._heading)
         except InfoptError as error:
             self.refused[text] = str(error)
             return BAD
