@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from least_error import left_out, solve
 
 from infopt.errors import InfoptError
 from infopt.ledgers.scenario import Scenario
@@ -103,41 +104,13 @@ def columns(shape: StepShape, s: Scenario) -> dict[str, float]:
     }
 
 
-def solve(a: np.ndarray, y: np.ndarray, low: np.ndarray, rounds: int = 40) -> np.ndarray:
-    """Least absolute relative error with lower bounds: reweighted least squares, each by coordinate descent."""
-    weights = np.ones(len(y))
-    x = low.astype(float).copy()
-    for _ in range(rounds):
-        scale = np.sqrt(weights) / y
-        scaled, target = a * scale[:, None], scale * y
-        gram, right = scaled.T @ scaled, scaled.T @ target
-        diagonal = np.diag(gram) + 1e-300
-        for _ in range(200):
-            before = x.copy()
-            for j in range(len(x)):
-                x[j] = max(low[j], x[j] + (right[j] - gram[j] @ x) / diagonal[j])
-            if np.allclose(x, before, rtol=1e-9, atol=0.0):
-                break
-        weights = 1 / np.maximum(np.abs(a @ x - y) / y, 0.005)
-    return x
-
-
-def left_out(a: np.ndarray, y: np.ndarray, low: np.ndarray, groups: list[str]) -> np.ndarray:
-    """Predictions of each group by a fit that never saw it."""
-    labels, predicted = np.array(groups), np.zeros(len(y))
-    for label in sorted(set(groups)):
-        test = labels == label
-        predicted[test] = a[test] @ solve(a[~test], y[~test], low)
-    return predicted
-
-
 def report(name: str, found: list[Sample], terms: tuple[str, ...], write: bool) -> None:
     a = np.array([[sample.columns[term] for term in terms] for sample in found])
     y = np.array([sample.tpot_s for sample in found])
     low = np.array([1.0 if term == "traffic_ratio" else 0.0 for term in terms])
     fitted = solve(a, y, low)
-    by_model = left_out(a, y, low, [sample.family for sample in found])
-    by_gpu = left_out(a, y, low, [sample.row.gpu for sample in found])
+    by_model = left_out([a], y, low, [sample.family for sample in found])
+    by_gpu = left_out([a], y, low, [sample.row.gpu for sample in found])
     error = {
         k: float(np.mean(np.abs(p - y) / y)) for k, p in (("in", a @ fitted), ("model", by_model), ("gpu", by_gpu))
     }

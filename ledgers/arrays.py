@@ -31,6 +31,15 @@ def larger(a: Any, b: Any) -> Any:
     return max(a, b)
 
 
+def unmeasured(a: Any, most: Any) -> Any:
+    """Elementwise 0 up to `most`, NaN beyond."""
+    if _is_array(a):
+        import numpy as np
+
+        return np.where(a > most, np.nan, 0.0)
+    return math.nan if a > most else 0.0
+
+
 def ceil_div(a: Any, b: Any) -> Any:
     """Elementwise division rounded up, exact for integers.
 

@@ -9,11 +9,11 @@ sequences are asked for than fit, there is no estimate but a reason.
 from typing import Any, Literal
 
 from infopt.frozen import dataclass
-from infopt.ledgers.arrays import larger
+from infopt.ledgers.arrays import larger, unmeasured
 from infopt.ledgers.bandwidth import BandwidthLedger
 from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import StepShape, first_token_s, step_shape, step_terms_s
+from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.profiles.step_constants import Band, StepConstants, step_constants
 
@@ -22,6 +22,8 @@ Bound = Literal["weights", "kv", "compute", "link", "overhead", "prefill"]
 BOUND_OF: dict[str, Bound] = {
     "weights": "weights",
     "kv": "kv",
+    "attention": "kv",
+    "links": "link",
     "compute": "compute",
     "kernels": "overhead",
     "requests": "overhead",
@@ -83,12 +85,23 @@ def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> E
     compiled = clock(s)
     if isinstance(compiled, NoEstimate):
         return compiled
+    most = compiled.constants.most_sequences
+    if most is not None and s.batch_per_replica > most:
+        return NoEstimate(f"{s.engine.engine} was measured with at most {most} sequence at a time; the floors hold")
     times = expected_times(s, compiled, bandwidth.step_floor_s)
     return _with_intervals(s, compiled.constants, times, bandwidth)
 
 
 def clock(s: Scenario) -> Clock | NoEstimate:
     """Constants and shape of a placement, or why it has none."""
+    compiled = step_clock(s)
+    if isinstance(compiled, NoEstimate) or compiled.constants.first_token is not None:
+        return compiled
+    return NoEstimate(f"no first token of {s.engine.engine} was measured; the floors hold")
+
+
+def step_clock(s: Scenario) -> Clock | NoEstimate:
+    """The same where only steps are asked for, not first tokens."""
     constants = step_constants(
         s.engine.engine,
         s.accelerator.memory_class,
@@ -96,7 +109,7 @@ def clock(s: Scenario) -> Clock | NoEstimate:
         s.accelerator.cuda_capability,
         s.model.experts > 0,
     )
-    if constants is None:
+    if constants is None or constants.most_sequences == 0:
         where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
         return NoEstimate(f"no measurements of {where} are in the step-time data; the floors hold")
     shape = step_shape(s, constants)
@@ -106,8 +119,13 @@ def clock(s: Scenario) -> Clock | NoEstimate:
 
 
 def expected_times(s: Scenario, clock: Clock, step_floor_s: Any) -> Times:
-    """Times at the scenario's batch and lengths, which may be arrays; no step is below its floor."""
+    """Times at the scenario's batch and lengths, which may be arrays; no step is below its floor.
+
+    Elements of an array with more sequences than were measured are NaN.
+    """
     constants, shape, batch = clock.constants, clock.shape, s.sharing_batch
+    if constants.most_sequences is not None:
+        step_floor_s = step_floor_s + unmeasured(s.batch_per_replica, constants.most_sequences)
     terms_s = step_terms_s(shape, constants, batch, s.decode_context_tokens, s.input_tokens, s.output_tokens)
     tpot_s = larger(sum(terms_s.values()), step_floor_s)
     ttft_s = first_token_s(shape, constants, tpot_s, batch, s.input_tokens)
@@ -116,7 +134,7 @@ def expected_times(s: Scenario, clock: Clock, step_floor_s: Any) -> Times:
 
 def _with_intervals(s: Scenario, constants: StepConstants, times: Times, bandwidth: BandwidthLedger) -> Estimate:
     terms_s, tpot_s, ttft_s = times.terms_s, times.tpot_s, times.ttft_s
-    band, first = band_of(constants, s.sharing_batch), constants.first_token
+    band, first = band_of(constants, s.sharing_batch), first_token_of(constants)
     by_bound: dict[Bound, float] = {}
     for name, value in terms_s.items():
         by_bound[BOUND_OF[name]] = by_bound.get(BOUND_OF[name], 0.0) + value

@@ -7,6 +7,9 @@ X  bytes read over bandwidth, weights with the expected distinct experts plus KV
 N  kernels launched, c the cost of one (by generation and format);  D  FLOP of the batch at dense peak
 hit  distinct experts per mixture layer, L_m mixture layers;  B  resident sequences
 S1  one prompt at dense peak, matrices in the weights' format and attention in 16 bit;  T  ISL layers hidden
+Local engines: X is read at min(BW, b m) or unpacked at u FLOP a weight, whichever is slower, with b bytes per cycle and
+m multiprocessor cycles per second; without flash attention each query head reads its keys and values; TP adds two
+collectives a layer, PP a hop per stage.
 Each of the other B - 1 sequences prefills once while one decodes OSL tokens: that is the stall.
 Fitted constants, their rows and errors: profiles/data/step_time, bench/fit_speed.py, docs/accuracy.md.
 Ignored: queueing past the KV capacity, speculation, pipeline bubbles.
@@ -14,12 +17,18 @@ Ignored: queueing past the KV capacity, speculation, pipeline bubbles.
 
 from typing import Any
 
+from infopt.errors import InfoptError
 from infopt.frozen import dataclass
+from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
+from infopt.ledgers.arrays import ceil_div
 from infopt.ledgers.compute import compute_format, prefill_flop
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
 from infopt.profiles.geometry import ModelProfile
-from infopt.profiles.step_constants import StepConstants, kernels_per_step
+from infopt.profiles.step_constants import FirstToken, StepConstants, kernels_per_step
+
+# Weights of fewer bits are unpacked before they are multiplied.
+FULL_PRECISION_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,9 @@ class StepShape:
     flop_per_s       dense peak of one device in the weights' format; flop16_per_s in 16 bit
     linear_flop_per_token  matrices of a prompt token, the head left out
     kernel_s         cost of one kernel on this device in this format
+    weight_ratio     seconds a weight byte takes over those of its bandwidth
+    head_ratio       the same for a cached byte that every query head reads for itself, 0 with flash attention
+    links_s          collectives and hops of one step
     """
 
     model: ModelProfile
@@ -47,12 +59,17 @@ class StepShape:
     experts: int
     experts_per_token: int
     expert_ranks: int
+    weight_ratio: float
+    head_ratio: float
+    links_s: float
 
 
 def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
     """Compile a scenario; None where the device's peaks are not known."""
     peaks = s.accelerator.peak_flop_per_s
     peak, peak16 = peaks.get(compute_format(s)), peaks.get("bf16") or peaks.get("fp16")
+    if constants.prompt_by_cycles:
+        peak = peak16 = multiprocessor_cycles_per_s(s.accelerator)
     if not peak or not peak16:
         return None
     mixtures = [run for run in s.model.groups if run.feed_forward.experts]
@@ -73,7 +90,41 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
         experts=first.experts if first else 0,
         experts_per_token=first.experts_per_token if first else 0,
         expert_ranks=max(1, s.ep),
+        weight_ratio=_weight_ratio(s, constants),
+        head_ratio=_head_ratio(s, constants),
+        links_s=_links_s(s, constants),
     )
+
+
+def _weight_ratio(s: Scenario, c: StepConstants) -> float:
+    """1 / efficiency, times the bandwidth over what loads in flight or unpacking allow where that is less."""
+    bandwidth = s.accelerator.bandwidth_bytes_per_s
+    slowest = 1.0
+    if c.bytes_per_cycle is not None:
+        cycles = multiprocessor_cycles_per_s(s.accelerator)
+        slowest = max(slowest, bandwidth / (c.bytes_per_cycle * cycles)) if cycles else slowest
+    bits = s.weight_bits["expert" if s.model.experts else "mlp"]
+    peak = s.accelerator.peak_flop_per_s.get("fp32")
+    if c.flop_per_weight is not None and bits < FULL_PRECISION_BITS and peak:
+        slowest = max(slowest, bandwidth * c.flop_per_weight * 8 / bits / peak)
+    return c.traffic_ratio * slowest
+
+
+def _head_ratio(s: Scenario, c: StepConstants) -> float:
+    """Cached bytes times the query heads that share them, at the cycles a multiprocessor needs for a byte."""
+    cycles = multiprocessor_cycles_per_s(s.accelerator) if c.head_bytes_per_cycle is not None else None
+    if not cycles or c.head_bytes_per_cycle is None:
+        return 0.0
+    mixers = [(run.layers, run.mixer) for run in s.model.groups if run.mixer.kv_heads]
+    kept = sum(layers * mixer.kv_heads for layers, mixer in mixers)
+    sharing = sum(layers * mixer.q_heads for layers, mixer in mixers) / kept if kept else 0.0
+    return s.accelerator.bandwidth_bytes_per_s * sharing / (c.head_bytes_per_cycle * cycles)
+
+
+def _links_s(s: Scenario, c: StepConstants) -> float:
+    """Two collectives a layer under TP, one hop for each further pipeline stage."""
+    one = c.collective_s if s.accelerator.link is not None else c.collective_pcie_s
+    return (2 * s.model.layers * one if s.tp > 1 else 0.0) + (s.pp - 1) * c.hop_s
 
 
 def kernel_cost_s(s: Scenario, c: StepConstants) -> float:
@@ -86,10 +137,17 @@ def kernel_cost_s(s: Scenario, c: StepConstants) -> float:
 
 def prompt_at_peak_s(shape: StepShape, prompt_tokens: Any) -> Any:
     """S1: one prompt at dense peak on all devices that share it."""
+    return sum(prompt_parts_s(shape, prompt_tokens, 0))
+
+
+def prompt_parts_s(shape: StepShape, prompt_tokens: Any, cached_tokens: Any) -> tuple[Any, Any]:
+    """S1 of matrices and of attention, for a prompt behind tokens that are cached."""
     linear = shape.linear_flop_per_token * prompt_tokens
     head = 2.0 * (shape.model.head_params or shape.model.embed_params)
-    attention = prefill_flop(shape.model, prompt_tokens) - linear - head
-    return (linear / shape.flop_per_s + attention / shape.flop16_per_s) / shape.devices
+    whole = prefill_flop(shape.model, prompt_tokens + cached_tokens) - head
+    before = prefill_flop(shape.model, cached_tokens) - head
+    attention = whole - before - linear
+    return linear / shape.flop_per_s / shape.devices, attention / shape.flop16_per_s / shape.devices
 
 
 def step_terms_s(
@@ -108,23 +166,48 @@ def step_terms_s(
     others = (batch - 1) / output_tokens
     per_token = input_tokens * (shape.model.layers * shape.model.hidden) * c.prefill_token_s / shape.dp
     terms = {
-        "weights": c.traffic_ratio * weights,
+        "weights": shape.weight_ratio * weights,
         "kv": (c.traffic_ratio + c.kv_extra_ratio) * kv,
         "kernels": shape.kernels * shape.kernel_s + 0.0 * batch,
-        "compute": c.decode_ratio * products,
-        "requests": c.request_s * per_replica,
-        "prefill stall": others * (c.prefill_ratio * prompt_s + per_token),
     }
-    if shape.experts:
+    if c.decode_ratio:
+        terms["compute"] = c.decode_ratio * products
+    if c.request_s:
+        terms["requests"] = c.request_s * per_replica
+    if c.prefill_ratio or c.prefill_token_s:
+        terms["prefill stall"] = others * (c.prefill_ratio * prompt_s + per_token)
+    if shape.experts and c.expert_s:
         hit = distinct_experts(shape.experts, shape.experts_per_token, batch)
         terms["experts"] = c.expert_s * shape.mixture_layers * hit / shape.expert_ranks
+    if shape.head_ratio:
+        terms["attention"] = shape.head_ratio * kv
+    if shape.links_s:
+        terms["links"] = shape.links_s + 0.0 * batch
     return terms
 
 
-def first_token_s(shape: StepShape, c: StepConstants, tpot_s: Any, batch: Any, input_tokens: Any) -> Any:
+def first_token_s(
+    shape: StepShape, c: StepConstants, tpot_s: Any, batch: Any, input_tokens: Any, cached_tokens: Any = 0
+) -> Any:
     """Time to the first token: steps of latency, one eager prefill step, the prompt, a share of the others'."""
-    f = c.first_token
-    prompt_s = prompt_at_peak_s(shape, input_tokens)
+    f = first_token_of(c)
+    linear, attention = prompt_parts_s(shape, input_tokens, cached_tokens)
     work = input_tokens * (shape.model.layers * shape.model.hidden)
-    own = f.steps * tpot_s + shape.kernels * f.kernel_s + f.prefill_ratio * prompt_s + f.token_s * work
-    return own + (batch - 1) * (f.queue_ratio * prompt_s + f.queue_token_s * work)
+    attention_ratio = f.prefill_ratio if f.attention_ratio is None else f.attention_ratio
+    fill = 1.0 if f.chunk_tokens is None else prompt_fill_ratio(shape, f.chunk_tokens, input_tokens)
+    prompt_s = fill * (f.prefill_ratio * linear + attention_ratio * attention)
+    own = f.steps * tpot_s + shape.kernels * f.kernel_s + prompt_s + f.token_s * work
+    return own + (batch - 1) * (f.queue_ratio * (linear + attention) + f.queue_token_s * work)
+
+
+def first_token_of(c: StepConstants) -> FirstToken:
+    """Constants of the first token; raises where none was measured."""
+    if c.first_token is None:
+        raise InfoptError(f"no first token was measured: {c.source}")
+    return c.first_token
+
+
+def prompt_fill_ratio(shape: StepShape, chunk_tokens: int, input_tokens: Any) -> Any:
+    """(chunks + stages - 1) / chunks: stages of a pipeline wait for the first piece, or for all of a short prompt."""
+    chunks = ceil_div(input_tokens, chunk_tokens)
+    return (chunks + len(shape.stages) - 1) / chunks

@@ -23,6 +23,9 @@ class FirstToken(Record):
     """TTFT = steps x TPOT + N kernel_s + S1 prefill_ratio + T token_s + (C - 1)(S1 queue_ratio + T queue_token_s).
 
     S1 is the prompt at dense peak, T tokens x layers x hidden of the prompt, C clients.
+
+    attention_ratio  for the attention part of S1 where it differs from prefill_ratio
+    chunk_tokens     of the pieces in which a prompt passes pipeline stages
     """
 
     steps: float
@@ -33,6 +36,8 @@ class FirstToken(Record):
     queue_token_s: float
     low: float
     high: float
+    attention_ratio: float | None = None
+    chunk_tokens: int | None = None
 
 
 class StepConstants(Record):
@@ -48,12 +53,21 @@ class StepConstants(Record):
     expert_s          cost of one hit expert of one layer on its rank
     prefill_token_s   per layer, hidden unit and prefill token of other requests: work that TP does not divide
     request_s         per resident request and step
+    bytes_per_cycle   weights a multiprocessor takes in per cycle at most, where its kernels keep few loads in flight
+    flop_per_weight   to unpack one quantized weight, where that is what bounds its reading
+    head_bytes_per_cycle  keys and values a multiprocessor takes in per cycle where each query head reads its own
+                      (engines without flash attention)
+    collective_s      of the two collectives of a layer under TP, by a link between devices or over PCIe
+    hop_s             from one pipeline stage to the next
+    prompt_by_cycles  S1 is at one FLOP per multiprocessor cycle, not at dense peak: what kernels that are not tuned to
+                      each device reach
+    most_sequences    resident sequences up to which steps were measured, None for any, 0 where only first tokens were
     """
 
     engines: list[str]
     memory_classes: list[str]
     vendors: list[str]
-    mixture: bool
+    mixture: bool | None
     min_compute_capability: float
     kind: Literal["measured", "assumed"]
     traffic_ratio: float
@@ -66,8 +80,16 @@ class StepConstants(Record):
     expert_s: float
     prefill_token_s: float
     request_s: float
+    bytes_per_cycle: float | None = None
+    flop_per_weight: float | None = None
+    head_bytes_per_cycle: float | None = None
+    collective_s: float = 0.0
+    collective_pcie_s: float = 0.0
+    hop_s: float = 0.0
+    prompt_by_cycles: bool = False
+    most_sequences: int | None = None
     bands: list[Band]
-    first_token: FirstToken
+    first_token: FirstToken | None = None
     source: str
 
 
@@ -85,21 +107,35 @@ def kernels_per_step(model: ModelProfile) -> int:
         mixer, ff = run.mixer, run.feed_forward
         kernels = counts["mixers"][mixer.kind] + counts["feed_forwards"][ff.kind]
         kernels += counts["qk_norm"] if mixer.qk_norm else 0
+        kernels += counts["extra_norm"] * max(0, run.norm_params // model.hidden - 2)
         kernels += counts["shared_expert"] if ff.shared_params else 0
         total += run.layers * kernels
     return total
+
+
+@cache
+def _class(name: str) -> StepConstants:
+    return load_record(StepConstants, FOLDER, name, "step-time class", "see profiles/data/step_time")
 
 
 def step_constants(
     engine: str, memory_class: str, vendor: str, compute_capability: float | None, mixture: bool
 ) -> StepConstants | None:
     """The class a deployment belongs to, None where no measurements cover it."""
-    for name in names_in(FOLDER):
-        if not name.endswith("-mixture" if mixture else "-dense"):
-            continue
-        record = load_record(StepConstants, FOLDER, name, "step-time class", "see profiles/data/step_time")
+    for name in _candidates(engine, mixture):
+        record = _class(name)
         fits = engine in record.engines and memory_class in record.memory_classes and vendor in record.vendors
-        capable = compute_capability is not None and compute_capability >= record.min_compute_capability
-        if fits and capable and record.mixture == mixture:
+        capable = record.min_compute_capability <= (compute_capability or 0.0)
+        if fits and capable and record.mixture in (None, mixture):
             return record
     return None
+
+
+def _candidates(engine: str, mixture: bool) -> tuple[str, ...]:
+    """Records worth reading: of servers the one of the kind of model, of local engines those that carry the name.
+
+    Local records are called `local__ENGINE+ENGINE__DEVICES`.
+    """
+    names = names_in(FOLDER)
+    own = tuple(name for name in names if name.startswith("local__") and engine in name.split("__")[1].split("+"))
+    return own or tuple(name for name in names if name == f"served-{'mixture' if mixture else 'dense'}")

@@ -1,7 +1,8 @@
 """Published speed measurements beside the estimate: one check per figure, in the unit it was published in.
 
 Groups: served-dense and served-moe (TPOT of a served deployment), e2e-dense and e2e-moe (TTFT + OSL x TPOT of the same
-run). A figure that is not predicted says why; one that breaks the floor is suspect and not scored.
+run), single-stream (one sequence on a local engine), prefill (the first token of one request). A figure that is not
+predicted says why; one that breaks the floor is suspect and not scored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,10 +11,14 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.ledgers.bandwidth import bandwidth_ledger
-from infopt.ledgers.estimate import Estimate, NoEstimate, estimate
+from infopt.ledgers.compute import prefill_flop
+from infopt.ledgers.estimate import Estimate, NoEstimate, band_of, estimate, step_clock
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import first_token_of, first_token_s, step_shape, step_terms_s
+from infopt.profiles.step_constants import step_constants
 from infopt.studies.memory_checks import Check
+from infopt.studies.speed_single import cached_tokens, is_single_prefill, is_single_stream, single_scenario
 from infopt.studies.speed_truth import SpeedRow, served_scenario, speed_terms
 
 SUSPECT = "faster than the bytes allow: a suspect row"
@@ -34,8 +39,10 @@ def _row_checks(row: SpeedRow, words: dict[str, Any], ttft_ms: float | None) -> 
         yield _skipped(row, "", group.removeprefix("not scored: "))
     elif row.flagged:
         yield _skipped(row, group, FLAGGED)
-    else:
+    elif group == "served":
         yield from _served_checks(row, ttft_ms)
+    else:
+        yield _one_check(row, group)
 
 
 def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
@@ -43,6 +50,10 @@ def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
     reason = words["informs"].get(row.prefix) or words["informs_metrics"].get(row.metric)
     if reason:
         return f"not scored: {reason}"
+    if is_single_stream(row):
+        return "single-stream"
+    if is_single_prefill(row):
+        return "prefill"
     served = row.metric in ("tpot_ms", "ttft_ms") and served_engine(row.engine, words) and row.concurrency
     if served and row.metric == "tpot_ms":
         return "served"
@@ -101,6 +112,54 @@ def _whole_request(row: SpeedRow, s: Scenario, found: Estimate, ttft_ms: float, 
         predicted=1e3 * (found.ttft_s + s.output_tokens * found.tpot_s),
         limit=1e3 * s.output_tokens * floor_s,
     )
+
+
+# --- one sequence ---------------------------------------------------------------------------------------------
+
+
+def _one_check(row: SpeedRow, group: str) -> Check:
+    """The check of a row that has one; what it lacks is the reason."""
+    try:
+        return judged({"single-stream": _step_check, "prefill": _first_token_check}[group](row, single_scenario(row)))
+    except InfoptError as error:
+        return _skipped(row, group, str(error).split("; nearest")[0][:160])
+
+
+def _step_check(row: SpeedRow, s: Scenario) -> Check:
+    found = step_clock(s)
+    if isinstance(found, NoEstimate):
+        raise InfoptError(found.reason)
+    terms = step_terms_s(found.shape, found.constants, 1, s.decode_context_tokens, s.input_tokens, s.output_tokens)
+    floor_s, band = bandwidth_ledger(s).tpot_floor_s, band_of(found.constants, 1)
+    step_s = max(float(sum(terms.values())), floor_s)
+    times_s = (step_s, max(step_s * band.low, floor_s), step_s * band.high, floor_s)
+    return _timed(row, "single-stream", 1 if row.metric == "tg_tok_s" else None, times_s)
+
+
+def _first_token_check(row: SpeedRow, s: Scenario) -> Check:
+    device = s.accelerator
+    constants = step_constants(
+        s.engine.engine, device.memory_class, device.vendor, device.cuda_capability, s.model.experts > 0
+    )
+    shape = step_shape(s, constants) if constants is not None else None
+    if constants is None or shape is None:
+        raise InfoptError(f"no measurements of {s.engine.engine} on {device.name} are in the step-time data")
+    first = first_token_of(constants)
+    tokens, cached = row.input_tokens or 1, cached_tokens(row)
+    time_s = float(first_token_s(shape, constants, 0.0, 1, tokens, cached))
+    floor_s = float(prefill_flop(s.model, tokens)) / (s.tp * s.pp * max(device.peak_flop_per_s.values()))
+    times_s = (time_s, max(time_s * first.low, floor_s), time_s * first.high, floor_s)
+    return _timed(row, "prefill", tokens if row.metric == "pp_tok_s" else None, times_s)
+
+
+def _timed(row: SpeedRow, group: str, tokens: int | None, times_s: tuple[float, float, float, float]) -> Check:
+    """A check in the row's own unit: milliseconds, or tokens per second where it counts `tokens`."""
+    time, low, high, floor = times_s
+    if tokens is None:
+        shown = (1e3 * time, 1e3 * low, 1e3 * high, 1e3 * floor)
+    else:
+        shown = (tokens / time, tokens / high, tokens / low, tokens / floor)
+    return Check(row.id, group, row.metric, row.value, predicted=shown[0], low=shown[1], high=shown[2], limit=shown[3])
 
 
 def _estimated(s: Scenario) -> tuple[Estimate | NoEstimate, float]:

@@ -40,6 +40,7 @@ class SpeedRow:
     gpu: str
     gpus: int | None
     tp: int | None
+    pp: int | None
     ep: int | None
     weight_format: str
     engine: str
@@ -91,6 +92,7 @@ def _row(path: Path, number: int, row: dict[str, str]) -> SpeedRow:
         gpu=row["gpu"],
         gpus=_whole(row["n_gpus"]),
         tp=_whole(row["tp"]),
+        pp=_whole(row["pp"]),
         ep=_whole(row["ep"]),
         weight_format=row["weight_format"],
         engine=row["engine"],
@@ -119,9 +121,11 @@ def published_device(label: str) -> Accelerator:
     """The accelerator a GPU label means; raises InfoptError where the catalogue has none."""
     words = speed_terms()
     text = label.replace("\u2011", "-")
+    if text in words["devices"]:
+        return resolve_hardware(words["devices"][text]).accelerator
     for pattern, instead in words["device_spellings"]:
         text = re.sub(pattern, instead, text)
-    return resolve_hardware(words["devices"].get(text, text)).accelerator
+    return resolve_hardware(text).accelerator
 
 
 @cache
@@ -132,6 +136,11 @@ def published_model(name: str) -> ModelProfile:
     if found is None:
         raise InfoptError(f"model {name!r} is not in the catalogue")
     return load_catalogue_model(found)
+
+
+def seconds_per_token(row: SpeedRow) -> float:
+    """A decode rate or a time per token, in seconds."""
+    return 1 / row.value if row.metric == "tg_tok_s" else row.value / 1e3
 
 
 def served_scenario(row: SpeedRow) -> Scenario:
