@@ -208,7 +208,8 @@ def _standard_output() -> Iterator[IO[str]]:
     """Standard output; a reader who leaves early (`| head -1`) is no failure, a full disk is."""
     try:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="surrogateescape")  # what was no UTF-8 in the input goes out as it came
+            # Data, whatever the terminal shows; what was no UTF-8 in the input goes out as it came.
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
         yield sys.stdout
         sys.stdout.flush()
     except OSError as error:

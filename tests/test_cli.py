@@ -15,6 +15,7 @@ from infopt.cli import run
 COMMANDS = (
     ["plan"],
     ["search"],
+    ["sweep"],
     ["reproduce"],
     ["validate"],
     ["schema"],

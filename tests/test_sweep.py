@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 import scenarios as make
@@ -27,6 +28,7 @@ from infopt.ledgers.pool import room, stage_memory
 from infopt.ledgers.scenario import stages
 from infopt.profiles.geometry import LayerRun
 from infopt.profiles.resolve import resolve_model
+from infopt.reports.schemas import schema_text
 from infopt.reports.sweep_files import Typed, row_writer
 from infopt.reports.sweep_output import Stopped, Stopping, format_of, output
 from infopt.studies import sweep_groups
@@ -444,6 +446,23 @@ def test_csv_json_and_file_hold_the_same(capfd, tmp_path):
         assert float(row["tpot_s"]) == found["tpot_s"]
         assert int(row["kv_pool_tokens"]) == found["kv_pool_tokens"]
     assert sorted(os.listdir(tmp_path)) == ["rows.csv", "rows.jsonl"]
+
+
+def test_every_line_of_json_is_as_the_schema_says(capfd):
+    schema = json.loads(schema_text("sweep"))
+    lines = command(capfd, "--model", "8b", "--hw", "h100,mi300x", "--tp", "1,3", "--batch", "1,900", "--json")[1]
+    for line in lines.splitlines():
+        jsonschema.validate(json.loads(line), schema)
+    assert set(schema["properties"]) == {*READ_COLUMNS, *OUTPUT_COLUMNS}
+    assert set(schema["required"]) == set(OUTPUT_COLUMNS)
+
+
+def test_standard_output_is_utf8_whatever_the_terminal(tmp_path):
+    (tmp_path / "cases.csv").write_text("model,hw,note\n8b,h100,café\n", encoding="utf-8")
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    line = [sys.executable, "-m", "infopt", "sweep", "--cases", "cases.csv"]
+    finished = subprocess.run(line, capture_output=True, check=True, cwd=tmp_path, env=ascii_only)
+    assert "café" in finished.stdout.decode()
 
 
 def test_parquet_has_typed_columns_with_nulls(capfd, tmp_path):
