@@ -82,4 +82,11 @@ def load_record(kind: type[R], folder: Path, name: str, what: str, remedy: str) 
     path = folder / f"{name}.yaml"
     if os.sep in name or not path.is_file():
         raise unknown_name(what, name, names_in(folder), remedy)
+    found: R = _record(kind, path)
+    return found
+
+
+@cache
+def _record(kind: type[R], path: Path) -> R:
+    """A record, read once: many scenarios of one run ask for the same few."""
     return validate_record(kind, read_yaml(path), str(path))

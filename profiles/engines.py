@@ -143,6 +143,13 @@ def engine_name(text: str) -> str:
     return name
 
 
+@cache
+def _newest_known() -> dict[str, str]:
+    """The newest version range with measured constants, by engine."""
+    newest: dict[str, str] = read_yaml(ENGINES / "newest_known.yaml")
+    return newest
+
+
 def load_engine(text: str, version: str | None = None) -> tuple[EngineConstants, str]:
     """Constants of an engine at a version, and the version used.
 
@@ -151,7 +158,7 @@ def load_engine(text: str, version: str | None = None) -> tuple[EngineConstants,
     name = engine_name(text)
     folder = ENGINES / name
     if version is None:
-        since = read_yaml(ENGINES / "newest_known.yaml")[name]
+        since = _newest_known()[name]
         record = load_record(EngineConstants, folder, since, "engine version", "give --engine-version")
         return record, record.until or since
     ranges = sorted(names_in(folder), key=version_key)
