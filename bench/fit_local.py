@@ -217,10 +217,10 @@ def report(path: Path, family: Family, write: bool) -> list[np.ndarray]:
         print(f"  {software:10} {name:18} {value:.4g}")
     for release in family.releases:
         mine = np.array([sample.release == release for sample in found])
-        ratios = np.concatenate([y[mine] / by_model[mine], y[mine] / by_gpu[mine]])
+        ratios = np.concatenate([(y / p)[mine] for p in (grid[at] @ x, by_model, by_gpu)])
         first = fit_first_token(path, release)
         if write:
-            store(family, release, family.grid[at], names, x, ratios[~np.isnan(ratios)], errors, mine, first)
+            store(family, release, family.grid[at], x, ratios[~np.isnan(ratios)], errors, mine, first)
     return errors
 
 
@@ -306,33 +306,43 @@ def store_first_tokens(path: Path, write: bool) -> None:
         write_record(FIRST_TOKENS.record, UNIT.model_copy(update=update))
 
 
+def fitted_constants(family: Family, release: Release, searched: float, x: np.ndarray) -> StepConstants:
+    """The class a fit means, without its first token and its interval."""
+    pairs = zip(names_of(family), x, strict=True)
+    values = {name: float(v) for (of, name), v in pairs if of in ("shared", release.software)}
+    head = values.pop("head", 0.0)
+    zero = dict.fromkeys(("prefill_ratio", "decode_ratio", "expert_s", "request_s", "kernel_s"), 0.0)
+    update = {
+        **zero,
+        **values,
+        "engines": list(release.engines),
+        "memory_classes": list(release.memory_classes),
+        "vendors": list(release.vendors),
+        "mixture": None,
+        family.searched: float(searched),
+        "head_bytes_per_cycle": 1 / head if head else None,
+        "most_sequences": 1,
+        "first_token": None,
+        "bands": [Band(sequences=1, low=1.0, high=1.0)],
+    }
+    return UNIT.model_copy(update=update)
+
+
 def store(
     family: Family,
     release: Release,
     searched: float,
-    names: list[tuple[str, str]],
     x: np.ndarray,
     ratios: np.ndarray,
     errors: list[np.ndarray],
     mine: np.ndarray,
     first: FirstToken | None,
 ) -> None:
-    values = {name: float(v) for (of, name), v in zip(names, x, strict=True) if of in ("shared", release.software)}
-    head = values.pop("head", 0.0)
     low, high = np.quantile(ratios, (0.05, 0.95))
     shown = [f"{np.nanmean(e[mine]):.1%}" if np.any(~np.isnan(e[mine])) else "not testable" for e in errors]
-    record = UNIT.model_copy(
+    record = fitted_constants(family, release, searched, x).model_copy(
         update={
-            **dict.fromkeys(("prefill_ratio", "decode_ratio", "expert_s", "request_s", "kernel_s"), 0.0),
-            **values,
-            "engines": list(release.engines),
-            "memory_classes": list(release.memory_classes),
-            "vendors": list(release.vendors),
-            "mixture": None,
-            family.searched: float(searched),
-            "head_bytes_per_cycle": 1 / head if head else None,
             "prompt_by_cycles": first is not None,
-            "most_sequences": 1,
             "first_token": first,
             "bands": [Band(sequences=1, low=float(low), high=float(high))],
             "source": f"bench/fit_local.py on {int(mine.sum())} single-stream rows ({family.name}, {release.record}); "
