@@ -44,7 +44,7 @@ class EngineFlags(Record):
     start          program and fixed arguments; {model} is the model
     config_flag    option that names the configuration file, where flags have a config_key
     kv_formats     our names of cache formats and the engine's
-    small_kv       the format a search tries beside the model's own
+    small_weights, small_kv  formats a search tries beside the model's own, more bits first
     converts       weight formats it makes of a 16-bit checkpoint while loading, by our name, with its own name
     model_is_file  it loads one file, not a repository
     """
@@ -53,6 +53,7 @@ class EngineFlags(Record):
     start: list[str]
     config_flag: str = ""
     kv_formats: dict[str, str]
+    small_weights: list[str]
     small_kv: str
     converts: dict[str, str] = Field({})
     model_is_file: bool = False

@@ -76,13 +76,13 @@ def choices(model: ModelProfile, request: Request, accelerators: Iterable[Hardwa
     )
 
 
-def weight_formats(model: ModelProfile, request: Request) -> tuple[str | None, ...]:
+def weight_formats(model: ModelProfile, request: Request, common: Iterable[str] = FORMATS) -> tuple[str | None, ...]:
     """The formats worth comparing: the one asked for, or as stored (None) and every common one that takes less."""
     if request.weights is not None:
         return (request.weights,)
     formats: list[str | None] = [None]
     least = _weight_bits(model, None)
-    for name in FORMATS:
+    for name in common:
         bits = _weight_bits(model, name)
         if bits < CLEARLY_FEWER * least:
             formats.append(name)

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infopt.studies.search import Deployment, Search, Targets, deployments, most_replicas, replica_price, within
+from infopt.studies.search import (
+    Deployment,
+    Search,
+    Targets,
+    deployments,
+    most_replicas,
+    replica_price,
+    with_replicas,
+    within,
+)
 from infopt.studies.search_relaxation import degrees_of
 from infopt.studies.search_space import Replica
 from infopt.units import format_seconds, format_usd
@@ -72,8 +81,8 @@ def _counts(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
             verdict = f"only {served:.3g} of {rate:.4g} requests/s within the targets"
             yield Neighbour("one replica" if fewer == 1 else f"{fewer} replicas", verdict, None)
     more = chosen.replicas + 1
-    found = next((d for d in deployments(chosen.replica, result.targets) if d.replicas == more), None)
-    if found is not None:
+    if more <= most_replicas(chosen.replica, result.targets):
+        found = with_replicas(chosen.replica, result.targets, more, within(chosen.replica, result.targets))
         headroom = f"head-room {found.headroom_share:.0%}"
         yield Neighbour(f"{more} replicas", f"{compared(chosen, found)}, {headroom}", found)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from infopt.errors import UndeterminedError
 from infopt.hardware.accelerator import Accelerator, HardwareChoice
-from infopt.hardware.catalogue import hardware_names, load_accelerator, override
+from infopt.hardware.catalogue import FORMATS, hardware_names, load_accelerator, override
 from infopt.ledgers.bandwidth import step_bytes
 from infopt.ledgers.estimate import Clock, NoEstimate, clock, expected_times
 from infopt.ledgers.memory import memory_ledger
@@ -27,6 +27,7 @@ from infopt.studies.scenarios import Built, Request, build, usable_tensor_parall
 
 NODE_DEVICES = 8  # where a record does not say, as `plan` has it
 WIDEST_TP = 8  # of the measured deployments
+SIXTEEN_BITS = ("bf16", "fp16")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,16 +159,26 @@ def machine_devices(device: Accelerator) -> int:
 
 def formats(model: ModelProfile, request: Request, device: Accelerator) -> Iterator[tuple[str | None, str | None]]:
     """Weight and KV formats worth trying: as stored (or asked for), then smaller ones the device computes in."""
-    peaks = device.peak_flop_per_s
-    for weights in weight_formats(model, request):
-        if weights is not None and request.weights is None and load_weight_format(weights).compute not in peaks:
+    engine = engine_flags(engine_name(request.engine))
+    small = engine.small_kv
+    own_cache = load_kv_format(kv_format_name(model, None))
+    try_small = request.kv is None and load_kv_format(small).bits_per_element < own_cache.bits_per_element
+    for weights in weight_formats(model, request, engine.small_weights):
+        if (
+            weights is not None
+            and request.weights is None
+            and not _computes(device, load_weight_format(weights).compute)
+        ):
             continue
         yield weights, request.kv
-        small = engine_flags(engine_name(request.engine)).small_kv
-        if request.kv is None and small in ("q8_0", *peaks):
-            own = load_kv_format(kv_format_name(model, None))
-            if load_kv_format(small).bits_per_element < own.bits_per_element:
-                yield weights, small
+        if try_small and (_computes(device, small) or small not in FORMATS):
+            yield weights, small
+
+
+def _computes(device: Accelerator, compute: str) -> bool:
+    """Whether the device has dense units for a format; 16 bits are 16 bits."""
+    peaks = device.peak_flop_per_s
+    return compute in peaks or (compute in SIXTEEN_BITS and any(name in peaks for name in SIXTEEN_BITS))
 
 
 def placements(model: ModelProfile, device: Accelerator, max_gpus: int) -> list[tuple[int, int, int, int]]:
@@ -207,15 +218,20 @@ def _times(s: Scenario, constants: StepConstants) -> Times | None:
     return times_at(s, Clock(constants, shape), range(1, most + 1))
 
 
-def times_at(s: Scenario, compiled: Clock, each: Sequence[int]) -> Times:
-    """Expected times with so many sequences in each attention replica."""
+def times_at(s: Scenario, compiled: Clock, each: Sequence[int]) -> Times | None:
+    """Expected times with so many sequences in each attention replica, as far as they were measured."""
     import numpy as np
 
     batch: Any = np.array(each, dtype=np.float64) * s.dp
     placed = replace(s, batch=batch)
     weights, kv = step_bytes(compiled.shape.stages, placed.batch_per_replica, s.decode_context_tokens)
     times = expected_times(placed, compiled, (weights + kv) / s.accelerator.bandwidth_bytes_per_s)
-    return Times(batch, times.ttft_s, times.tpot_s, times.output_tokens_per_s / s.output_tokens)
+    unmeasured = ~np.isfinite(times.output_tokens_per_s)
+    count = int(unmeasured.argmax()) if unmeasured.any() else len(batch)
+    if not count:
+        return None
+    rate = times.output_tokens_per_s / s.output_tokens
+    return Times(batch[:count], times.ttft_s[:count], times.tpot_s[:count], rate[:count])
 
 
 def weight_bits(s: Scenario) -> float:
