@@ -84,7 +84,7 @@ class _JsonWriter:
     def __init__(self, stream: IO[str], columns: Sequence[str]) -> None:
         self._stream = stream
         self._names = (*columns, *OUTPUT_COLUMNS)
-        self._typed = {name: Typed(name) for name in columns}
+        self._typed = [Typed(name) for name in columns]
 
     def write(self, block: Block) -> None:
         encode = json.JSONEncoder().encode
@@ -101,7 +101,7 @@ class _ParquetWriter:
 
     def __init__(self, stream: IO[bytes], columns: Sequence[str]) -> None:
         self._arrow = arrow = importlib.import_module("pyarrow")
-        self._typed = {name: Typed(name, strict=True) for name in columns}
+        self._typed = [Typed(name, strict=True) for name in columns]
         fields = [(name, _arrow_type(arrow, name)) for name in columns]
         fields += [(name, arrow.float64()) for name in OUTPUT_COLUMNS]
         own = {name: arrow.int64() for name in WHOLE_COLUMNS} | {"fits": arrow.bool_(), "error": arrow.string()}
@@ -155,10 +155,10 @@ class Typed(dict[str, Any]):
             return None if self._strict else text
 
 
-def _typed_columns(block: Block, typed: dict[str, Typed]) -> list[Sequence[Any]]:
+def _typed_columns(block: Block, typed: Sequence[Typed]) -> list[Sequence[Any]]:
     """All columns as values: numbers, texts, truth values, None."""
     columns: list[Sequence[Any]] = []
-    for texts, column in zip(typed.values(), _inputs(block), strict=True):
+    for texts, column in zip(typed, _inputs(block), strict=True):
         if isinstance(column, str):
             columns.append([texts[column]] * block.rows)
         else:
@@ -176,7 +176,7 @@ def _typed_columns(block: Block, typed: dict[str, Typed]) -> list[Sequence[Any]]
 
 def _inputs(block: Block) -> list[Any]:
     """Input columns: one text for all rows, or a list."""
-    return [column.tolist() if hasattr(column, "tolist") else column for column in block.inputs.values()]
+    return [column.tolist() if hasattr(column, "tolist") else column for column in block.inputs]
 
 
 def _listed(values: Any, rows: int) -> list[Any]:

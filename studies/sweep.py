@@ -23,13 +23,13 @@ OUTPUT_COLUMNS = (*RESULT_COLUMNS, "error")
 class Block:
     """Some rows of a sweep.
 
-    inputs   columns of what was asked, in order: a sequence of cells, or one cell for all rows
+    inputs   columns of what was asked, in the order of the sweep's: a sequence of cells, or one cell for all rows
     results  columns of what was found (NaN or -1 where there is no value), and errors by row
     line     the line of a row in the file it was read from
     """
 
     rows: int
-    inputs: Mapping[str, Any]
+    inputs: Sequence[Any]
     results: Results
     line: Callable[[int], int] | None = None
 
@@ -91,8 +91,7 @@ def _grid_blocks(grid: Grid, axes: Sequence[Any], groups: Groups) -> Iterator[Bl
                 lengths = [column if is_given else None for column, is_given in zip(cells, given, strict=True)]
                 results = group.results(Load(*lengths))
             shown = [column if is_given else "" for column, is_given in zip(cells, given, strict=True)]
-            inputs = dict(zip((*KEY_COLUMNS, *LOAD_COLUMNS), (*key, *shown), strict=True))
-            yield Block(len(rows), inputs, results)
+            yield Block(len(rows), (*key, *shown), results)
 
 
 def _axis_values(axes: Sequence[Any], rows: Any) -> list[Any]:

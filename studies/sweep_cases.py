@@ -83,6 +83,8 @@ def open_sweep(cases: str | None, options: Mapping[str, str | None], online: boo
 def opened_cases(name: str, given: Mapping[str, str], groups: Groups) -> Iterator[Sweep]:
     """The sweep of a cases file, `-` for standard input; see `case_sweep`. A byte-order mark is skipped."""
     if name == "-":
+        if sys.stdin is None:
+            raise InfoptError("standard input is closed; give --cases a file")
         file: IO[bytes] = sys.stdin.buffer
         size = 0
     else:
@@ -105,6 +107,8 @@ def _header(cells: Sequence[str], where: str, given: Mapping[str, str]) -> Heade
     place: dict[str, int] = {}
     notes = []
     for index, name in enumerate(names):
+        if not name:  # spreadsheets leave commas at the end
+            continue
         column = column_of(name)
         if column in place or name in names[:index]:
             raise InfoptError(f"{where}: column {name!r} stands twice (batch and concurrency are one); remove one")
@@ -199,7 +203,7 @@ def _block(
             errors.setdefault(row, texts.refused[read[row]])
     keys = [column.get(name) or given.get(name, "") for name in KEY_COLUMNS]
     results = _evaluate(keys, loads, errors, groups)
-    return Block(len(rows), {header.names[place]: cells[place] for place in header.kept}, results, line)
+    return Block(len(rows), [cells[place] for place in header.kept], results, line)
 
 
 def _evaluate(

@@ -361,6 +361,11 @@ def test_bad_headers_are_one_line(text, words):
         swept(text)
 
 
+def test_commas_at_the_end_of_every_line_do_no_harm():
+    row = swept("model,hw,,\n8b,h100,,\n")[0]
+    assert (row["fits"], row["error"]) == ("true", "")
+
+
 def test_columns_that_are_not_read_are_named():
     sweep = case_sweep(iter(["model,hw,contxt,fits\n"]), "cases.csv", {}, GROUPS)
     assert sweep.notes == (
