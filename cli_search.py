@@ -172,8 +172,8 @@ def search(
     Every accelerator, placement, number format and concurrency is looked at; the Pareto front is printed.
     """
     from infopt.profiles.resolve import resolve_model
-    from infopt.reports.render import render_plan, render_search
-    from infopt.studies.search import plan_of, row_of
+    from infopt.reports.render import render_search, render_search_row
+    from infopt.studies.search import plan_of
     from infopt.studies.search import search as study
 
     model = resolve_model(options.model, online=options.online)
@@ -183,7 +183,7 @@ def search(
 
         draw(result, plot)
     if explain is not None and result.front:
-        emit(render_plan(plan_of(row_of(result, explain)), output.form, True))
+        emit(render_search_row(result, explain, output.form))
     else:
         emit(render_search(result, output.form))
     raise typer.Exit(verdict_status(plan_of(result.chosen).fits if result.front else False, allow_undetermined))

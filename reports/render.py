@@ -170,6 +170,18 @@ def render_comparison(comparison: "Comparison", form: Form) -> str:
     return report.markdown(comparison) if form == "md" else report.page(comparison)
 
 
+def render_search_row(result: "Search", number: int, form: Form) -> str:
+    """One row of a search with every term of its plan."""
+    from infopt.studies.search import plan_of, row_of
+
+    terms = render_plan(plan_of(row_of(result, number)), form, True)
+    if form != "table":
+        return terms
+    from infopt.reports.search_page import row_page
+
+    return f"{row_page(result, number)}\n\n{terms}"
+
+
 def render_search(result: "Search", form: Form) -> str:
     """The deployments that meet the targets."""
     from infopt.reports import search_report as report

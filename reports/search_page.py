@@ -10,7 +10,7 @@ from infopt.reports import search_words as words
 from infopt.reports.screen import terminal_width
 from infopt.reports.search_report import DROPPED_FIRST, LEGEND
 from infopt.reports.terminal import STYLES, columns_table, facts, heading, listed, to_text
-from infopt.studies.search import Deployment, Search
+from infopt.studies.search import Deployment, Search, plan_of, row_of
 from infopt.studies.search_neighbours import neighbours
 
 MOST_LABEL = 40  # columns of a neighbour's name
@@ -38,15 +38,14 @@ def _parts(result: Search) -> Iterator[RenderableType]:
         yield facts([("binding", result.binding.text), *listed("or", result.binding.others), *_unknown(result)])
         return
     yield from _tables(result)
-    yield ""
-    yield from _chosen(result)
-    yield ""
-    yield heading("NEIGHBOURS", "against row 1")
-    found = neighbours(result, result.chosen)
-    width = min(MOST_LABEL, max((len(n.change) for n in found), default=0))
-    yield facts([(n.change, n.verdict) for n in found], width)
+    yield from _row(result, 1)
     yield ""
     yield facts([*LEGEND, *_unknown(result), ("next", "--explain 2 for the terms of a row, --format csv for all rows")])
+
+
+def row_page(result: Search, number: int) -> str:
+    """One row of the front: what it is, its command line, why its neighbours lost."""
+    return to_text(_row(result, number))
 
 
 def _unknown(result: Search) -> list[tuple[str, str]]:
@@ -68,16 +67,22 @@ def _tables(result: Search) -> Iterator[RenderableType]:
         yield ""
 
 
-def _chosen(result: Search) -> Iterator[RenderableType]:
-    plan, d = words.chosen_plan(result), result.chosen
+def _row(result: Search, number: int) -> Iterator[RenderableType]:
+    d = row_of(result, number)
+    plan = plan_of(d)
     command = words.command_of(plan)
-    yield heading("CHOSEN", f"row 1: {_why(d)}, {words.format_note(result, d)}")
-    yield facts([*words.chosen_facts(result, d, plan), *listed("note", words.notes(d, plan))])
+    yield heading(f"ROW {number}", f"{_why(result, d)}weights {words.format_note(result, d)}")
+    yield facts([*words.deployment_facts(d, plan), *listed("note", words.notes(d, plan))])
     yield ""
     yield heading("COMMAND", "of each replica" if d.replicas > 1 else "")
     yield Text("\n".join(folded(command.parts, terminal_width())))
     if command.notes:
         yield facts(listed("note", command.notes))
+    yield ""
+    yield heading("NEIGHBOURS", f"against row {number}")
+    found = neighbours(result, d)
+    width = min(MOST_LABEL, max((len(n.change) for n in found), default=0))
+    yield facts([(n.change, n.verdict) for n in found], width)
 
 
 def folded(parts: Sequence[str], width: int) -> list[str]:
@@ -93,5 +98,8 @@ def folded(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _why(d: Deployment) -> str:
-    return "the cheapest" if d.usd_per_hour is not None else "the fewest devices"
+def _why(result: Search, d: Deployment) -> str:
+    """Why the first row is first."""
+    if d is not result.chosen:
+        return ""
+    return "the cheapest, " if d.usd_per_hour is not None else "the fewest devices, "

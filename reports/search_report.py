@@ -1,12 +1,12 @@
 """A search as a page, Markdown, CSV, and the JSON contract's object (DESIGN section 4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from infopt.reports import search_words as words
 from infopt.reports.json_report import plan_dict
 from infopt.studies.search import Deployment, Search, Targets, plan_of
-from infopt.studies.search_neighbours import Neighbour, neighbours
+from infopt.studies.search_neighbours import neighbours
 
 SCHEMA = "infopt/search/1"
 DROPPED_FIRST = ("tok/J", "$/h", "cache", "seqs", "spare", "tok/s/GPU", "#")
@@ -34,8 +34,7 @@ def as_dict(result: Search) -> dict[str, Any]:
         "binding_constraint": b.constraint if b else None,
         "binding_needed": b.needed if b else None,
         "other_relaxations": list(b.others) if b else [],
-        "front": [_row(number, d) for number, d in enumerate(result.front, start=1)],
-        "neighbours": [{"change": n.change, "verdict": n.verdict} for n in _neighbours(result)],
+        "front": [_row(result, number, d) for number, d in enumerate(result.front, start=1)],
     }
 
 
@@ -49,11 +48,7 @@ def _targets(t: Targets) -> dict[str, Any]:
     }
 
 
-def _neighbours(result: Search) -> Sequence[Neighbour]:
-    return neighbours(result, result.chosen) if result.front else ()
-
-
-def _row(number: int, d: Deployment) -> dict[str, Any]:
+def _row(result: Search, number: int, d: Deployment) -> dict[str, Any]:
     plan = plan_of(d)
     command = words.command_of(plan)
     return {
@@ -73,6 +68,7 @@ def _row(number: int, d: Deployment) -> dict[str, Any]:
         "command": command.text,
         "command_notes": list(command.notes),
         "notes": words.notes(d, plan),
+        "neighbours": [{"change": n.change, "verdict": n.verdict} for n in neighbours(result, d)],
     }
 
 
@@ -153,12 +149,12 @@ def _markdown_lines(result: Search) -> Iterator[str]:
 def _markdown_chosen(result: Search) -> Iterator[str]:
     from infopt.reports.markdown import escape, table
 
-    plan = words.chosen_plan(result)
+    plan = plan_of(result.chosen)
     command = words.command_of(plan)
     yield ""
     yield "**Chosen: row 1**"
     yield ""
-    yield from (f"- {name}: {escape(text)}" for name, text in words.chosen_facts(result, result.chosen, plan))
+    yield from (f"- {name}: {escape(text)}" for name, text in words.deployment_facts(result.chosen, plan))
     yield from (f"- note: {escape(text)}" for text in words.notes(result.chosen, plan))
     yield ""
     yield "```sh"
@@ -166,4 +162,5 @@ def _markdown_chosen(result: Search) -> Iterator[str]:
     yield "```"
     yield from (f"- {escape(text)}" for text in command.notes)
     yield ""
-    yield from table(("neighbour", "against row 1"), [(n.change, n.verdict) for n in _neighbours(result)], "ll")
+    found = neighbours(result, result.chosen)
+    yield from table(("neighbour", "against row 1"), [(n.change, n.verdict) for n in found], "ll")

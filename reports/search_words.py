@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
+from infopt.reports.words import counted
 from infopt.studies.commands import Command, serve_command
 from infopt.studies.planning import Plan
-from infopt.studies.search import Deployment, Search, Targets, plan_of
+from infopt.studies.search import Deployment, Search, Targets
 from infopt.studies.search_relaxation import degrees_of
 from infopt.units import format_seconds, format_share, format_usd, format_whole
 
@@ -39,18 +40,17 @@ def target_words(targets: Targets) -> str:
 
 def space_words(result: Search) -> str:
     s = result.space
-    return (
-        f"{format_whole(s.looked_at)} scenarios: {format_whole(len(s.replicas))} placements on {s.accelerators} "
-        f"accelerators, at every concurrency; {format_whole(result.feasible)} deployments meet the targets, "
-        f"{len(result.front)} of them are on the front"
-    )
+    placed = f"{format_whole(len(s.replicas))} placements on {counted(s.accelerators, 'accelerator')}"
+    kept = f"{format_whole(result.feasible)} deployments meet the targets, {len(result.front)} of them are on the front"
+    return f"{format_whole(s.looked_at)} scenarios: {placed}, at every concurrency; {kept}"
 
 
 def unknown_words(result: Search) -> str | None:
     count = len(result.space.no_estimate)
     if not count:
         return None
-    return f"{count} accelerators have no estimate: nothing was measured on them with {result.request.engine}"
+    have = "accelerator has" if count == 1 else "accelerators have"
+    return f"{count} {have} no estimate: nothing was measured there with {result.request.engine}"
 
 
 def deployment_words(d: Deployment) -> str:
@@ -106,11 +106,14 @@ def format_note(result: Search, d: Deployment) -> str:
     return "as stored" if d.replica.scenario.weight_format == stored else "may cost quality"
 
 
-def chosen_facts(result: Search, d: Deployment, plan: Plan) -> list[tuple[str, str]]:
-    """The chosen deployment line by line."""
+def deployment_facts(d: Deployment, plan: Plan) -> list[tuple[str, str]]:
+    """A deployment line by line."""
     s, rate = plan.scenario, d.rate_per_s / d.replicas
     rows = [
-        ("replicas", f"{d.replicas} of {d.replica.gpus} {s.accelerator.name or s.accelerator.id}: {layout_words(d)}"),
+        (
+            "replicas",
+            f"{d.replicas}, each {d.replica.gpus} x {s.accelerator.name or s.accelerator.id}, {layout_words(d)}",
+        ),
         (
             "concurrency",
             f"{d.sequences} a replica = {rate:.4g}/s x ({format_seconds(d.ttft_s)} + {s.output_tokens} x "
@@ -155,7 +158,3 @@ def notes(d: Deployment, plan: Plan) -> list[str]:
     if d.headroom_share < 0.2:
         found.append("the load is its mean: with so little head-room bursts queue")
     return found
-
-
-def chosen_plan(result: Search) -> Plan:
-    return plan_of(result.chosen)

@@ -41,15 +41,10 @@ def neighbours(result: Search, chosen: Deployment) -> tuple[Neighbour, ...]:
     )
 
 
-def _key(replica: Replica) -> tuple[object, ...]:
-    s = replica.scenario
-    return (s.accelerator.id, s.weight_format, s.kv_format, s.tp, s.pp, s.dp, s.ep)
-
-
 def _placements(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
     """Every other tp; pp, dp and the split of experts one step away."""
-    for replica in result.space.replicas:
-        if _key(replica)[:3] == _key(chosen.replica)[:3] and _one_step(replica, chosen.replica):
+    for replica in result.space.by_kind[chosen.replica.kind]:
+        if _one_step(replica, chosen.replica):
             label = ", ".join(f"{name} {n}" for name, n in degrees_of(replica))
             sliced = replica.scenario.model.experts and replica.scenario.ep == 1 and replica.gpus > 1
             yield _judged(label + (", ep 1" if sliced else ""), replica, chosen, result.targets)
@@ -89,17 +84,22 @@ def _counts(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
 
 def _formats(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
     """The same placement with another cache; the best of the same device in other weight formats."""
-    device, weights, kv, *placement = _key(chosen.replica)
-    seen = set()
-    for replica in result.space.replicas:
-        other_device, other_weights, other_kv, *other = _key(replica)
-        if other_device == device and other_weights == weights and other_kv != kv and other == placement:
-            yield _judged(f"{other_kv} cache", replica, chosen, result.targets)
+    device, weights, kv = chosen.replica.kind
+    for kind, replicas in result.space.by_kind.items():
+        if kind[:2] == (device, weights) and kind[2] != kv:
+            same = (r for r in replicas if _degrees(r) == _degrees(chosen.replica))
+            yield from (_judged(f"{kind[2]} cache", replica, chosen, result.targets) for replica in same)
+    seen = {weights}
     for d in result.front:
-        s = d.replica.scenario
-        if s.accelerator.id == device and s.weight_format != weights and s.weight_format not in seen:
-            seen.add(s.weight_format)
-            yield Neighbour(f"{s.weight_format} weights ({_where(d)})", f"{compared(chosen, d)}; quality may differ", d)
+        other_device, other, _ = d.replica.kind
+        if other_device == device and other not in seen:
+            seen.add(other)
+            yield Neighbour(f"{other} weights ({_where(d)})", f"{compared(chosen, d)}; quality may differ", d)
+
+
+def _degrees(replica: Replica) -> tuple[int, int, int, int]:
+    s = replica.scenario
+    return s.tp, s.pp, s.dp, s.ep
 
 
 def _devices(result: Search, chosen: Deployment) -> Iterator[Neighbour]:
@@ -119,10 +119,14 @@ def _where(d: Deployment) -> str:
 
 
 def _judged(change: str, replica: Replica, chosen: Deployment, targets: Targets) -> Neighbour:
-    found = list(deployments(replica, targets))
-    if not found:
+    found = deployments(replica, targets)
+    best = next(found, None)
+    if best is None:
         return Neighbour(change, why_not(replica, targets), None)
-    best = found[0] if targets.rate_per_s is not None else found[-1]
+    if targets.rate_per_s is None:  # at the same load, or the nearest below it
+        best = max(
+            (d for d in (best, *found) if d.sequences <= chosen.sequences), key=lambda d: d.sequences, default=best
+        )
     return Neighbour(change, compared(chosen, best), best)
 
 

@@ -5,7 +5,7 @@ Concurrency is an array, one entry for each number of sequences up to what memor
 the formulas that `plan` uses. What cannot hold its own weights is dropped before any ledger is asked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from infopt.studies.scenarios import Built, Request, build, usable_tensor_parall
 NODE_DEVICES = 8  # where a record does not say, as `plan` has it
 WIDEST_TP = 8  # of the measured deployments
 SIXTEEN_BITS = ("bf16", "fp16")
+Kind = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +53,12 @@ class Replica:
     def gpus(self) -> int:
         return self.built.scenario.gpus
 
+    @property
+    def kind(self) -> Kind:
+        """Device, weight format and cache format: what neighbouring placements share."""
+        s = self.built.scenario
+        return s.accelerator.id, s.weight_format, s.kv_format
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
@@ -71,11 +78,13 @@ class Times:
 class Space:
     """What a search looked at.
 
+    by_kind       the replicas by device, weight format and cache format
     looked_at     scenarios whose times were computed
     no_estimate   ids of accelerators without measurements
     """
 
     replicas: tuple[Replica, ...]
+    by_kind: Mapping[Kind, Sequence[Replica]]
     looked_at: int
     accelerators: int
     no_estimate: tuple[str, ...]
@@ -115,7 +124,10 @@ def space(model: ModelProfile, request: Request, devices: Sequence[HardwareChoic
             "no expected times to search by; `infopt plan --hw` gives the floors"
         )
     looked_at = sum(len(replica.times.sequences) for replica in found if replica.times)
-    return Space(tuple(found), looked_at, known, tuple(unknown))
+    by_kind: dict[Kind, list[Replica]] = {}
+    for replica in found:
+        by_kind.setdefault(replica.kind, []).append(replica)
+    return Space(tuple(found), by_kind, looked_at, known, tuple(unknown))
 
 
 def _replicas(model: ModelProfile, request: Request, device: HardwareChoice, max_gpus: int) -> Iterator[Replica]:

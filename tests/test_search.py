@@ -335,7 +335,7 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["replicas"] * row["estimate"]["output_tokens_per_s"] >= 1500 * (1 - 1e-9)
         assert row["usd_per_million_output_tokens"] == pytest.approx(row["usd_per_hour"] / 1500 / 3600 * 1e6)
         assert row["command"].startswith("vllm serve ")
-    assert data["neighbours"]
+        assert row["neighbours"]
 
 
 def test_nothing_feasible_is_status_1_with_the_constraint(capsys: pytest.CaptureFixture[str]) -> None:
@@ -357,7 +357,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         assert max(len(line) for line in page.splitlines()) <= width
         for words in (
             "bf16 weights  as stored",
-            "CHOSEN  row 1: the cheapest",
+            "ROW 1  the cheapest, weights as stored",
             "NEIGHBOURS",
             "head-room",
             "vllm serve",
@@ -376,6 +376,7 @@ def test_other_forms(capsys: pytest.CaptureFixture[str]) -> None:
     assert "**Chosen: row 1**" in text
     assert "| neighbour | against row 1 |" in text
     explained = printed(capsys, *TWO, "--explain", "2")
+    assert explained.startswith("ROW 2")
     assert "BANDWIDTH, explained" in explained
     assert json.loads(printed(capsys, *TWO, "--explain", "2", "--json"))["schema"] == "infopt/plan/1"
 
