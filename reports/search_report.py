@@ -9,7 +9,7 @@ from infopt.studies.search import Deployment, Search, Targets, plan_of
 from infopt.studies.search_neighbours import neighbours
 
 SCHEMA = "infopt/search/1"
-DROPPED_FIRST = ("tok/J", "$/h", "cache", "seqs", "spare", "tok/s/GPU", "#")
+DROPPED_FIRST = ("tok/J", "$/h", "seqs", "spare", "tok/s/GPU", "cache", "#")
 LEGEND = (
     ("deployment", "replicas x accelerator:devices of one replica; cache: format of the KV cache"),
     ("seqs", "concurrent sequences of one replica at the load; times are at that load"),

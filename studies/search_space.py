@@ -175,13 +175,8 @@ def formats(model: ModelProfile, request: Request, device: Accelerator) -> Itera
     small = engine.small_kv
     own_cache = load_kv_format(kv_format_name(model, None))
     try_small = request.kv is None and load_kv_format(small).bits_per_element < own_cache.bits_per_element
-    for weights in weight_formats(model, request, engine.small_weights):
-        if (
-            weights is not None
-            and request.weights is None
-            and not _computes(device, load_weight_format(weights).compute)
-        ):
-            continue
+    computed = [name for name in engine.small_weights if _computes(device, load_weight_format(name).compute)]
+    for weights in weight_formats(model, request, computed):
         yield weights, request.kv
         if try_small and (_computes(device, small) or small not in FORMATS):
             yield weights, small

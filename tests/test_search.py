@@ -260,6 +260,8 @@ def test_formats_follow_the_device() -> None:
     assert max(d.gpus for d in result.front) == 2
     assert {r.scenario.weight_format for r in result.space.replicas} == {"bf16", "fp8", "int4"}
     assert {r.scenario.kv_format for r in result.space.replicas} == {"bf16", "fp8"}
+    blackwell = searched("8b", Targets(rate_per_s=1.0), ("b200",))
+    assert {r.scenario.weight_format for r in blackwell.space.replicas} == {"bf16", "fp8", "nvfp4"}
     instance = device_at_unit_price(resolve_hardware("p5.48xlarge"))
     assert instance.usd_per_hour is None
     assert instance.gpus == 8
