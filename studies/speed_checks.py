@@ -1,8 +1,9 @@
 """Published speed measurements beside the estimate: one check per figure, in the unit it was published in.
 
 Groups: served-dense and served-moe (TPOT of a served deployment), e2e-dense and e2e-moe (TTFT + OSL x TPOT of the same
-run), single-stream (one sequence on a local engine), prefill (the first token of one request). A figure that is not
-predicted says why; one that breaks the floor is suspect and not scored.
+run), single-stream (one sequence on a local engine), prefill (the first token of one request), max-load (rate of a
+benchmark that sends all requests at once), speculation (speedup from accepted tokens). A figure that is not predicted
+says why; one that breaks the floor is suspect and not scored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,16 @@ from infopt.errors import InfoptError
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.compute import prefill_flop
 from infopt.ledgers.estimate import Estimate, NoEstimate, band_of, estimate, step_clock
+from infopt.ledgers.max_load import load_parts, load_terms_s
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import first_token_of, first_token_s, step_shape, step_terms_s
+from infopt.profiles.load_constants import load_constants
 from infopt.profiles.step_constants import step_constants
 from infopt.studies.memory_checks import Check
+from infopt.studies.speed_load import is_max_load, load_scenario
 from infopt.studies.speed_single import cached_tokens, is_single_prefill, is_single_stream, single_scenario
+from infopt.studies.speed_speculation import accepted_lengths, run_key, speculation_check
 from infopt.studies.speed_truth import SpeedRow, served_scenario, speed_terms
 
 SUSPECT = "faster than the bytes allow: a suspect row"
@@ -28,12 +33,15 @@ FLAGGED = "known bad: flagged in the file"
 def speed_checks(rows: Sequence[SpeedRow]) -> Iterator[Check]:
     """Checks of a truth file's rows, in order; every row is either scored or has a reason."""
     words = speed_terms()
-    first = {row.run: row.value for row in rows if row.metric == "ttft_ms"}
+    beside = {row.run: row.value for row in rows if row.metric == "ttft_ms"}
+    accepted = accepted_lengths(rows)
     for row in rows:
-        yield from _row_checks(row, words, first.get(row.run))
+        yield from _row_checks(row, words, beside.get(row.run), accepted.get(run_key(row)))
 
 
-def _row_checks(row: SpeedRow, words: dict[str, Any], ttft_ms: float | None) -> Iterator[Check]:
+def _row_checks(
+    row: SpeedRow, words: dict[str, Any], ttft_ms: float | None, accepted_tokens: float | None
+) -> Iterator[Check]:
     group = group_of(row, words)
     if group.startswith("not scored"):
         yield _skipped(row, "", group.removeprefix("not scored: "))
@@ -42,7 +50,7 @@ def _row_checks(row: SpeedRow, words: dict[str, Any], ttft_ms: float | None) -> 
     elif group == "served":
         yield from _served_checks(row, ttft_ms)
     else:
-        yield _one_check(row, group)
+        yield _one_check(row, group, accepted_tokens)
 
 
 def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
@@ -54,6 +62,10 @@ def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
         return "single-stream"
     if is_single_prefill(row):
         return "prefill"
+    if is_max_load(row):
+        return "max-load"
+    if row.metric == "spec_speedup":
+        return "speculation"
     served = row.metric in ("tpot_ms", "ttft_ms") and served_engine(row.engine, words) and row.concurrency
     if served and row.metric == "tpot_ms":
         return "served"
@@ -114,12 +126,16 @@ def _whole_request(row: SpeedRow, s: Scenario, found: Estimate, ttft_ms: float, 
     )
 
 
-# --- one sequence ---------------------------------------------------------------------------------------------
+# --- one figure ---------------------------------------------------------------------------------------------
 
 
-def _one_check(row: SpeedRow, group: str) -> Check:
+def _one_check(row: SpeedRow, group: str, accepted_tokens: float | None) -> Check:
     """The check of a row that has one; what it lacks is the reason."""
     try:
+        if group == "speculation":
+            return speculation_check(row, accepted_tokens)
+        if group == "max-load":
+            return judged(_load_check(row))
         return judged({"single-stream": _step_check, "prefill": _first_token_check}[group](row, single_scenario(row)))
     except InfoptError as error:
         return _skipped(row, group, str(error).split("; nearest")[0][:160])
@@ -150,6 +166,16 @@ def _first_token_check(row: SpeedRow, s: Scenario) -> Check:
     floor_s = float(prefill_flop(s.model, tokens)) / (s.tp * s.pp * max(device.peak_flop_per_s.values()))
     times_s = (time_s, max(time_s * first.low, floor_s), time_s * first.high, floor_s)
     return _timed(row, "prefill", tokens if row.metric == "pp_tok_s" else None, times_s)
+
+
+def _load_check(row: SpeedRow) -> Check:
+    s = load_scenario(row)
+    constants, parts = load_constants(s.engine.engine, s.accelerator.vendor), load_parts(s)
+    if constants is None or parts is None:
+        raise InfoptError(f"no maximal load of {s.engine.engine} on {s.accelerator.name} was measured")
+    token_s = max(sum(load_terms_s(parts, s.model.experts > 0, constants).values()), parts.floor_s)
+    times_s = (token_s, max(token_s * constants.low, parts.floor_s), token_s * constants.high, parts.floor_s)
+    return _timed(row, "max-load", s.batch, times_s)
 
 
 def _timed(row: SpeedRow, group: str, tokens: int | None, times_s: tuple[float, float, float, float]) -> Check:

@@ -47,13 +47,15 @@ class SpeedRow:
     input_tokens: int | None
     output_tokens: int | None
     concurrency: int | None
+    load: str
     metric: str
     value: float
     note: str
 
     @property
     def prefix(self) -> str:
-        return self.id.split("-")[0]
+        """The source, as ids name it: `aic-0071` is aic, `spec-sb-0001` is spec-sb."""
+        return self.id.rpartition("-")[0] or self.id
 
     @property
     def flagged(self) -> bool:
@@ -99,6 +101,7 @@ def _row(path: Path, number: int, row: dict[str, str]) -> SpeedRow:
         input_tokens=_whole(row["isl"]),
         output_tokens=_whole(row["osl"]),
         concurrency=_whole(row["batch_or_concurrency"]),
+        load=row["batch_or_concurrency"],
         metric=row["metric"],
         value=value,
         note=row["note"] or "",

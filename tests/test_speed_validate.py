@@ -1,5 +1,6 @@
 """`validate` on the bundled speed measurements: what the project claims, and what it refuses to score."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from infopt.errors import InfoptError
 from infopt.reports.validate_report import as_dict, render
 from infopt.studies.speed_checks import SUSPECT
-from infopt.studies.speed_truth import BUNDLED_SPEED, COLUMNS
+from infopt.studies.speed_truth import BUNDLED_SPEED, COLUMNS, published_device
 from infopt.studies.validate import SPEED_GROUPS, validate
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "truth" / "speed_truth.csv"
@@ -31,6 +32,25 @@ def test_served_deployments(bundled, name, most):
     assert 0.85 <= score.interval_coverage <= 0.95
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "rows"), [("single-stream", 0.10, 400), ("max-load", 0.22, 250), ("speculation", 0.10, 30)]
+)
+def test_local_engines_full_load_and_speculation(bundled, name, most, rows):
+    score = group(bundled, name)
+    assert score.n >= rows
+    assert score.mape <= most
+    assert score.below_floor == 0
+    assert score.interval_coverage >= 0.85
+
+
+def test_first_tokens_lie_within_their_range(bundled):
+    """At least 80 % of them, in ranges whose ends are at most a factor of 3 apart."""
+    checks = [check for check in bundled.scored if check.group == "prefill"]
+    assert len(checks) >= 300
+    assert all(check.high <= 3.01 * check.low for check in checks)
+    assert group(bundled, "prefill").interval_coverage >= 0.80
+
+
 @pytest.mark.parametrize(("name", "most"), [("e2e-dense", 0.12), ("e2e-moe", 0.16)])
 def test_end_to_end_latency(bundled, name, most):
     assert group(bundled, name).mape <= most
@@ -43,11 +63,16 @@ def test_every_row_is_scored_or_has_a_reason(bundled):
 
 
 def edited(tmp_path, **changes):
-    """A truth file of the first bundled row with some columns changed."""
-    header, row = BUNDLED_SPEED.read_text(encoding="utf-8").splitlines()[:2]
-    cells = dict(zip(COLUMNS, row.split(","), strict=True)) | changes
+    """A truth file of one served row of the bundled ones with some columns changed."""
+    with BUNDLED_SPEED.open(encoding="utf-8", newline="") as handle:
+        cells = next(
+            row for row in csv.DictReader(handle) if row["id"].startswith("aic") and row["metric"] == "tpot_ms"
+        )
     path = tmp_path / "truth.csv"
-    path.write_text(f"{header}\n{','.join(cells[name] for name in COLUMNS)}\n", encoding="utf-8")
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, COLUMNS)
+        writer.writeheader()
+        writer.writerow(cells | changes)
     return path
 
 
@@ -76,9 +101,16 @@ def test_a_missing_column_is_named(tmp_path):
         validate(path)
 
 
+def test_a_label_with_a_cap_or_cores_is_its_device():
+    assert published_device("A100-SXM-80GB(330W)").id == "a100-sxm-80gb"
+    assert published_device("M1 Max 32\u2011Core GPU 64GB").id == "apple-m1-max-64gb"
+    assert published_device("M4 Max 40c").bandwidth_bytes_per_s == 546e9
+    assert published_device("MI250X-1GCD").id == "mi250x-gcd"
+
+
 @pytest.mark.skipif(not SHARED.is_file(), reason="the collection of measurements is not beside the project")
 def test_coverage_of_the_collection():
-    """At least 95 % of the served rows of at most 8 devices are scored."""
+    """At least 95 % of the rows are scored, of served ones those of at most 8 devices."""
     result = validate(SHARED)
     served = [check for check in result.checks if check.group.startswith("served")]
     left_out = [
