@@ -153,9 +153,8 @@ class SearchOptions:
 def search(
     options: SearchOptions,
     output: OutputOptions,
-    explain: Annotated[
-        int | None, typer.Option("--explain", metavar="ROW", help="Every term of this row of the front.")
-    ] = None,
+    row: Annotated[int | None, number("--row", "Only this row of the front, with its neighbours.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Every term of the row (default: the first).")] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the front here (.svg, .png, .pdf).")
     ] = None,
@@ -168,6 +167,7 @@ def search(
     \b
     infopt search --model 70b --ttft 500ms --tpot 40ms --rate 5/s --isl 2000 --osl 300
     infopt search --model 8b --tpot 20ms --rate 300/min --isl 1k --osl 256 --hw h100,h200 --budget 20/h
+    infopt search --model 8b --tpot 20ms --rate 5/s --isl 1k --osl 256 --hw h200 --row 2 --explain
 
     Every accelerator, placement, number format and concurrency is looked at; the Pareto front is printed.
     """
@@ -177,13 +177,17 @@ def search(
     from infopt.studies.search import search as study
 
     model = resolve_model(options.model, online=options.online)
+    if plot is not None:
+        from infopt.reports.search_plot import check
+
+        check(plot)
     result = study(model, options.request(), options.devices(), options.targets())
     if plot is not None and result.front:
         from infopt.reports.search_plot import draw
 
         draw(result, plot)
-    if explain is not None and result.front:
-        emit(render_search_row(result, explain, output.form))
+    if result.front and (explain or row is not None):
+        emit(render_search_row(result, row or 1, output.form, explain))
     else:
         emit(render_search(result, output.form))
     raise typer.Exit(verdict_status(plan_of(result.chosen).fits if result.front else False, allow_undetermined))

@@ -170,16 +170,21 @@ def render_comparison(comparison: "Comparison", form: Form) -> str:
     return report.markdown(comparison) if form == "md" else report.page(comparison)
 
 
-def render_search_row(result: "Search", number: int, form: Form) -> str:
-    """One row of a search with every term of its plan."""
+def render_search_row(result: "Search", number: int, form: Form, explain: bool) -> str:
+    """One row of a search, with every term of its plan where they are asked for."""
+    from infopt.reports import search_report as report
     from infopt.studies.search import plan_of, row_of
 
-    terms = render_plan(plan_of(row_of(result, number)), form, True)
-    if form != "table":
-        return terms
+    d = row_of(result, number)
+    if form == "json":
+        return _json(report.row(result, number, d, explain))
+    if form == "csv":
+        return _table([report.flat_row(number, d)], form)
+    if form == "md":
+        return report.row_markdown(result, number) + ("\n\n" + render_plan(plan_of(d), form, True) if explain else "")
     from infopt.reports.search_page import row_page
 
-    return f"{row_page(result, number)}\n\n{terms}"
+    return row_page(result, number) + ("\n\n" + render_plan(plan_of(d), form, True) if explain else "")
 
 
 def render_search(result: "Search", form: Form) -> str:

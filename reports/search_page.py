@@ -40,7 +40,13 @@ def _parts(result: Search) -> Iterator[RenderableType]:
     yield from _tables(result)
     yield from _row(result, 1)
     yield ""
-    yield facts([*LEGEND, *_unknown(result), ("next", "--explain 2 for the terms of a row, --format csv for all rows")])
+    yield facts(
+        [
+            *LEGEND,
+            *_unknown(result),
+            ("next", "--row 2 for another row, --explain for its terms, --format csv for all rows"),
+        ]
+    )
 
 
 def row_page(result: Search, number: int) -> str:
@@ -49,8 +55,7 @@ def row_page(result: Search, number: int) -> str:
 
 
 def _unknown(result: Search) -> list[tuple[str, str]]:
-    text = words.unknown_words(result)
-    return [("not shown", text)] if text else []
+    return listed("not shown", words.unknown_words(result))
 
 
 def _tables(result: Search) -> Iterator[RenderableType]:

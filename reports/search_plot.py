@@ -12,18 +12,21 @@ ENDINGS = (".svg", ".png", ".pdf")
 SIZE_INCHES = (11.0, 4.5)
 
 
-def draw(result: Search, path: Path) -> None:
-    """Two panels over the latency of a whole answer: price of a million tokens, output tokens per second and device.
-
-    Raises MissingExtraError without matplotlib, InfoptError for an ending it cannot write.
-    """
+def check(path: Path) -> Any:
+    """The drawing library; raises MissingExtraError without it, InfoptError for a file it cannot write."""
     if path.suffix.lower() not in ENDINGS:
         raise InfoptError(f"--plot {path}: the name must end in {', '.join(ENDINGS)}")
+    if not path.parent.is_dir():
+        raise InfoptError(f"--plot {path}: there is no folder {path.parent}")
     try:
-        library = import_module("matplotlib.figure")
+        return import_module("matplotlib.figure")
     except ImportError as error:
         raise MissingExtraError("--plot", "report") from error
-    figure = library.Figure(figsize=SIZE_INCHES, layout="constrained")
+
+
+def draw(result: Search, path: Path) -> None:
+    """Two panels over the latency of a whole answer: price of a million tokens, output tokens per second and device."""
+    figure = check(path).Figure(figsize=SIZE_INCHES, layout="constrained")
     price, devices = figure.subplots(1, 2)
     for label, color, marker, rows in _series(result):
         priced = [d for d in rows if d.usd_per_million_output_tokens is not None]

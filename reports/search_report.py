@@ -5,7 +5,7 @@ from typing import Any
 
 from infopt.reports import search_words as words
 from infopt.reports.json_report import plan_dict
-from infopt.studies.search import Deployment, Search, Targets, plan_of
+from infopt.studies.search import Deployment, Search, Targets, plan_of, row_of
 from infopt.studies.search_neighbours import neighbours
 
 SCHEMA = "infopt/search/1"
@@ -29,12 +29,13 @@ def as_dict(result: Search) -> dict[str, Any]:
         "placements": len(result.space.replicas),
         "accelerators": result.space.accelerators,
         "no_estimate": list(result.space.no_estimate),
+        "no_estimate_formats": list(result.space.no_estimate_formats),
         "feasible": result.feasible,
         "binding": b.text if b else None,
         "binding_constraint": b.constraint if b else None,
         "binding_needed": b.needed if b else None,
         "other_relaxations": list(b.others) if b else [],
-        "front": [_row(result, number, d) for number, d in enumerate(result.front, start=1)],
+        "front": [row(result, number, d) for number, d in enumerate(result.front, start=1)],
     }
 
 
@@ -48,11 +49,12 @@ def _targets(t: Targets) -> dict[str, Any]:
     }
 
 
-def _row(result: Search, number: int, d: Deployment) -> dict[str, Any]:
+def row(result: Search, number: int, d: Deployment, explain: bool = False) -> dict[str, Any]:
+    """One row of the front; `explain` adds every term of its plan."""
     plan = plan_of(d)
     command = words.command_of(plan)
     return {
-        **plan_dict(plan),
+        **plan_dict(plan, explain),
         "rank": number,
         "replicas": d.replicas,
         "gpus": d.gpus,
@@ -74,10 +76,11 @@ def _row(result: Search, number: int, d: Deployment) -> dict[str, Any]:
 
 def rows(result: Search) -> list[dict[str, Any]]:
     """The front as flat rows, for CSV."""
-    return [_flat(number, d) for number, d in enumerate(result.front, start=1)]
+    return [flat_row(number, d) for number, d in enumerate(result.front, start=1)]
 
 
-def _flat(number: int, d: Deployment) -> dict[str, Any]:
+def flat_row(number: int, d: Deployment) -> dict[str, Any]:
+    """One row of the front as CSV has it."""
     s, plan = d.replica.scenario, plan_of(d)
     e = plan_dict(plan)["estimate"]
     return {
@@ -143,24 +146,30 @@ def _markdown_lines(result: Search) -> Iterator[str]:
         yield ""
         kept = (words.cells(number, d) for number, d in words.shown(group, words.SHOWN_FIRST))
         yield from table(words.COLUMNS, kept, words.ALIGNMENT)
-    yield from _markdown_chosen(result)
+    yield ""
+    yield from _row_lines(result, 1)
 
 
-def _markdown_chosen(result: Search) -> Iterator[str]:
+def row_markdown(result: Search, number: int) -> str:
+    """One row with its command line and neighbours as Markdown."""
+    return "\n".join(_row_lines(result, number))
+
+
+def _row_lines(result: Search, number: int) -> Iterator[str]:
     from infopt.reports.markdown import escape, table
 
-    plan = plan_of(result.chosen)
+    d = row_of(result, number)
+    plan = plan_of(d)
     command = words.command_of(plan)
+    yield f"**Row {number}**"
     yield ""
-    yield "**Chosen: row 1**"
-    yield ""
-    yield from (f"- {name}: {escape(text)}" for name, text in words.deployment_facts(result.chosen, plan))
-    yield from (f"- note: {escape(text)}" for text in words.notes(result.chosen, plan))
+    yield from (f"- {name}: {escape(text)}" for name, text in words.deployment_facts(d, plan))
+    yield from (f"- note: {escape(text)}" for text in words.notes(d, plan))
     yield ""
     yield "```sh"
     yield command.text
     yield "```"
     yield from (f"- {escape(text)}" for text in command.notes)
     yield ""
-    found = neighbours(result, result.chosen)
-    yield from table(("neighbour", "against row 1"), [(n.change, n.verdict) for n in found], "ll")
+    found = neighbours(result, d)
+    yield from table(("neighbour", f"against row {number}"), [(n.change, n.verdict) for n in found], "ll")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from infopt.ledgers.estimate import Estimate
 from infopt.reports.words import counted
 from infopt.studies.commands import Command, serve_command
 from infopt.studies.planning import Plan
@@ -45,12 +46,16 @@ def space_words(result: Search) -> str:
     return f"{format_whole(s.looked_at)} scenarios: {placed}, at every concurrency; {kept}"
 
 
-def unknown_words(result: Search) -> str | None:
-    count = len(result.space.no_estimate)
-    if not count:
-        return None
-    have = "accelerator has" if count == 1 else "accelerators have"
-    return f"{count} {have} no estimate: nothing was measured there with {result.request.engine}"
+def unknown_words(result: Search) -> list[str]:
+    """What has no estimate: accelerators by number, weight formats by name."""
+    s, engine = result.space, result.request.engine
+    words = []
+    if s.no_estimate:
+        have = "accelerator has" if len(s.no_estimate) == 1 else "accelerators have"
+        words.append(f"{len(s.no_estimate)} {have} no estimate: nothing was measured there with {engine}")
+    if s.no_estimate_formats:
+        words.append(f"{', '.join(s.no_estimate_formats)} weights: not measured on every accelerator with {engine}")
+    return words
 
 
 def deployment_words(d: Deployment) -> str:
@@ -133,12 +138,10 @@ def deployment_facts(d: Deployment, plan: Plan) -> list[tuple[str, str]]:
 def _latency_words(d: Deployment, plan: Plan) -> str:
     e = plan.estimate
     first, each = format_seconds(d.ttft_s), format_seconds(d.tpot_s)
-    ends = [
-        f" ({format_seconds(getattr(e, f'{name}_low_s'))} to {format_seconds(getattr(e, f'{name}_high_s'))})"
-        for name in ("ttft", "tpot")
-        if hasattr(e, "tpot_s")
-    ] or ["", ""]
-    return f"TTFT {first}{ends[0]}, TPOT {each}{ends[1]}, the whole answer {format_seconds(d.e2e_s)}"
+    if isinstance(e, Estimate):
+        first += f" ({format_seconds(e.ttft_low_s)} to {format_seconds(e.ttft_high_s)})"
+        each += f" ({format_seconds(e.tpot_low_s)} to {format_seconds(e.tpot_high_s)})"
+    return f"TTFT {first}, TPOT {each}, the whole answer {format_seconds(d.e2e_s)}"
 
 
 def command_of(plan: Plan) -> Command:

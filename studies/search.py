@@ -141,7 +141,7 @@ def search(model: ModelProfile, request: Request, devices: Sequence[HardwareChoi
 def row_of(result: Search, number: int) -> Deployment:
     """The row of the front a user names, counted from 1."""
     if not 1 <= number <= len(result.front):
-        raise InfoptError(f"--explain {number}: the front has rows 1 to {len(result.front)}")
+        raise InfoptError(f"--row {number}: the front has rows 1 to {len(result.front)}")
     return result.front[number - 1]
 
 

@@ -81,6 +81,7 @@ class Space:
     by_kind       the replicas by device, weight format and cache format
     looked_at     scenarios whose times were computed
     no_estimate   ids of accelerators without measurements
+    no_estimate_formats  weight formats without measurements on accelerators that have some
     """
 
     replicas: tuple[Replica, ...]
@@ -88,6 +89,7 @@ class Space:
     looked_at: int
     accelerators: int
     no_estimate: tuple[str, ...]
+    no_estimate_formats: tuple[str, ...]
 
 
 def all_devices() -> list[HardwareChoice]:
@@ -110,28 +112,32 @@ def space(model: ModelProfile, request: Request, devices: Sequence[HardwareChoic
     Raises UndeterminedError where no device has measurements to estimate from.
     """
     found: list[Replica] = []
-    known, unknown = 0, []
+    reasons: dict[tuple[str, str], str] = {}
     for device in devices:
-        replicas = list(_replicas(model, request, device, max_gpus))
-        found += replicas
-        known += bool(replicas)
-        if not replicas:
-            unknown.append(device.accelerator.id)
+        found += _replicas(model, request, device, max_gpus, reasons)
+    known = {replica.kind[0] for replica in found}
     if not known:
-        more = " ..." if len(unknown) > 3 else ""
-        raise UndeterminedError(
-            f"no measurements of {request.engine} on {', '.join(unknown[:3])}{more}: "
-            "no expected times to search by; `infopt plan --hw` gives the floors"
-        )
-    looked_at = sum(len(replica.times.sequences) for replica in found if replica.times)
+        # A format that was not measured says more than a device that was not.
+        told = sorted(reasons.items(), key=lambda item: item[0][1] not in item[1])
+        several = f" on any of {len(devices)} accelerators" if len(devices) > 1 else ""
+        raise UndeterminedError(f"nothing to search by{several}: {told[0][1]}, and `infopt plan` gives them")
     by_kind: dict[Kind, list[Replica]] = {}
     for replica in found:
         by_kind.setdefault(replica.kind, []).append(replica)
-    return Space(tuple(found), by_kind, looked_at, known, tuple(unknown))
+    looked_at = sum(len(replica.times.sequences) for replica in found if replica.times)
+    unknown = dict.fromkeys(device for device, _ in reasons if device not in known)
+    formats = sorted({weights for device, weights in reasons if device in known})
+    return Space(tuple(found), by_kind, looked_at, len(known), tuple(unknown), tuple(formats))
 
 
-def _replicas(model: ModelProfile, request: Request, device: HardwareChoice, max_gpus: int) -> Iterator[Replica]:
-    """Every placement on one kind of device; none where nothing was measured on it."""
+def _replicas(
+    model: ModelProfile,
+    request: Request,
+    device: HardwareChoice,
+    max_gpus: int,
+    reasons: dict[tuple[str, str], str],
+) -> Iterator[Replica]:
+    """Every placement on one kind of device in what was measured; `reasons` gets why the rest has no estimate."""
     most = min(max_gpus, device.gpus or max_gpus)
     one = replace(device, gpus=None, usd_per_hour=None)
     for weights, kv in formats(model, request, device.accelerator):
@@ -139,7 +145,8 @@ def _replicas(model: ModelProfile, request: Request, device: HardwareChoice, max
         built = build(model, one, asked)
         compiled = clock(built.scenario)
         if isinstance(compiled, NoEstimate):
-            return
+            reasons[device.accelerator.id, built.scenario.weight_format] = compiled.reason
+            continue
         yield from _placed(built, one, asked, most, compiled.constants)
 
 
