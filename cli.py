@@ -220,11 +220,15 @@ def validate(
     predictions: Annotated[
         Path | None, typer.Option("--predictions", metavar="FILE.csv", help="Write every row here.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw measured against predicted speed.")
+    ] = None,
 ) -> None:
     """Predictions beside published measurements: errors by group, and what was left out and why.
 
     \b
     infopt validate --predictions rows.csv
+    infopt validate --truth mine.csv --plot mine.svg
     """
     from infopt.reports.files import write_text
     from infopt.reports.render import render_validation
@@ -234,6 +238,10 @@ def validate(
     result = study(truth)
     if predictions is not None:
         write_text(predictions, predictions_csv(result))
+    if plot is not None:
+        from infopt.reports.validate_plot import draw
+
+        draw(result, plot)
     emit(render_validation(result, output.form))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.reports.validate_report import as_dict, render
 from infopt.studies.speed_checks import SUSPECT
@@ -118,3 +119,24 @@ def test_coverage_of_the_collection():
     ]
     scored = [check for check in served if not check.reason]
     assert len(scored) / (len(scored) + len(left_out)) >= 0.95
+
+
+def test_a_plot_or_one_line(tmp_path, capsys):
+    target = tmp_path / "speed.svg"
+    status = run(["validate", "--truth", str(edited(tmp_path)), "--plot", str(target)])
+    _, err = capsys.readouterr()
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        assert status == 2
+        assert "infopt[report]" in err
+        assert err.count("\n") == 1
+    else:
+        assert status == 0
+        assert "<svg" in target.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["speed.txt", "nowhere/speed.svg"])
+def test_a_plot_that_cannot_be_written_is_one_line(tmp_path, capsys, name):
+    assert run(["validate", "--truth", str(edited(tmp_path)), "--plot", str(tmp_path / name)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
