@@ -13,6 +13,9 @@ from infopt.ledgers.scenario import Scenario
 from infopt.studies.scenarios import Request, build
 from infopt.studies.speed_truth import SpeedRow, published_device, served_model, speed_terms
 
+ENDLESS = 10**9
+FULL_PRECISION = ("bf16", "fp16", "fp32")
+
 
 def is_max_load(row: SpeedRow) -> bool:
     """Output tokens per second of a benchmark that sends all its requests at once."""
@@ -27,9 +30,7 @@ def load_scenario(row: SpeedRow) -> Scenario:
     words = speed_terms()
     if not (row.gpus and row.input_tokens and row.output_tokens):
         raise InfoptError("devices or lengths not stated")
-    requests = words["load_requests"].get(row.prefix, {}).get(f"{row.input_tokens}/{row.output_tokens}")
-    if requests is None:
-        raise InfoptError("number of requests of the benchmark not stated")
+    requests = words["load_requests"].get(row.prefix, {}).get(f"{row.input_tokens}/{row.output_tokens}", ENDLESS)
     if row.tp is None:
         raise InfoptError("tp not stated")
     model, weights = served_model(row, words)
@@ -45,7 +46,7 @@ def load_scenario(row: SpeedRow) -> Scenario:
         ep=row.tp if replicas > 1 else 1,
         engine=engine,
         weights=weights,
-        kv=words["load_kv"].get(row.prefix),
+        kv=words["load_kv"].get(row.prefix) if weights not in FULL_PRECISION else None,
     )
     device = HardwareChoice(published_device(row.gpu), None, row.gpu)
     s = build(model, device, request).scenario

@@ -19,16 +19,23 @@ LAYOUT_ENGINE = "llama.cpp"
 
 
 def is_single_stream(row: SpeedRow) -> bool:
-    """A rate or a time per token of one sequence on a local engine of one of the sources that measured it."""
-    return (
-        row.metric in ("tpot_ms", "tg_tok_s") and row.concurrency == 1 and row.prefix in speed_terms()["single_stream"]
-    )
+    """A rate or a time per token of one sequence, of a source that measured those or on a local engine."""
+    return row.metric in ("tpot_ms", "tg_tok_s") and row.concurrency == 1 and _of_source(row, "single_stream")
 
 
 def is_single_prefill(row: SpeedRow) -> bool:
-    """The first token of one request, or the rate at which a prompt was read, of one of the sources that timed them."""
+    """The first token of one request, or the rate at which a prompt was read."""
     timed = row.metric in ("ttft_ms", "pp_tok_s") and row.concurrency == 1 and row.input_tokens is not None
-    return timed and row.prefix in speed_terms()["single_prefill"]
+    return timed and _of_source(row, "single_prefill")
+
+
+def _of_source(row: SpeedRow, kind: str) -> bool:
+    """Sources listed for a kind; of any other source what ran on an engine that serves nobody else."""
+    words = speed_terms()
+    first = row.engine.split(" ")[0].lower()
+    local = any(row.engine.lower().startswith(start) for start, _ in words["local_engines"])
+    known = first in words["served_engines"] or row.prefix in words["informs"]
+    return row.prefix in words[kind] or (local and not known)
 
 
 def first_token_seconds(row: SpeedRow) -> float:
@@ -80,7 +87,13 @@ def local_engine(text: str, words: dict[str, Any]) -> str:
 def stored_bits(text: str, engine: str, words: dict[str, Any]) -> tuple[str, dict[str, float]]:
     """Format record, and bits per weight of the parts that differ from it, of a published format under an engine."""
     key = text.lower().replace("-", "_")
+    mean = re.fullmatch(r"(\w+?)_(\d+(?:\.\d+)?)bpw", key)
+    if mean:
+        key = mean.group(1)
     found = words["local_formats"].get(f"{engine} {key}") or words["local_formats"].get(key)
     if found is None:
         raise InfoptError(f"weight format {text!r} is not described")
-    return found["format"], {part: float(bits) for part, bits in found.get("bits", {}).items()}
+    bits = {part: float(value) for part, value in found.get("bits", {}).items()}
+    if mean:
+        bits |= dict.fromkeys(found["stated"], float(mean.group(2)))
+    return found["format"], bits
