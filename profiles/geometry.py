@@ -216,10 +216,14 @@ class ModelProfile:
     @property
     def groups(self) -> tuple[LayerRun, ...]:
         """Equal layers merged whatever their place: what a person wants to read."""
-        merged: dict[tuple[Mixer, FeedForward, int], int] = {}
+        # By identity first: runs share these objects, and hashing them by value is dear.
+        shared: dict[tuple[int, int, int], list[LayerRun]] = {}
         for run in self.runs:
-            key = (run.mixer, run.feed_forward, run.norm_params)
-            merged[key] = merged.get(key, 0) + run.layers
+            shared.setdefault((id(run.mixer), id(run.feed_forward), run.norm_params), []).append(run)
+        merged: dict[tuple[Mixer, FeedForward, int], int] = {}
+        for first, *rest in shared.values():
+            key = (first.mixer, first.feed_forward, first.norm_params)
+            merged[key] = merged.get(key, 0) + first.layers + sum(run.layers for run in rest)
         return tuple(LayerRun(n, mixer, ff, norms) for (mixer, ff, norms), n in merged.items())
 
     @property
