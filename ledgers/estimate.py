@@ -78,11 +78,13 @@ class NoEstimate:
     reason: str
 
 
-def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> Estimate | NoEstimate:
-    """The estimate of a scenario, or why it has none."""
+def estimate(
+    s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger, calibrated: StepConstants | None = None
+) -> Estimate | NoEstimate:
+    """The estimate of a scenario, or why it has none; `calibrated` constants replace the shipped ones of its class."""
     if memory.max_sequences < s.batch_per_replica:
         return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")
-    compiled = clock(s)
+    compiled = clock(s, calibrated)
     if isinstance(compiled, NoEstimate):
         return compiled
     most = compiled.constants.most_sequences
@@ -92,17 +94,17 @@ def estimate(s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger) -> E
     return _with_intervals(s, compiled.constants, times, bandwidth)
 
 
-def clock(s: Scenario) -> Clock | NoEstimate:
+def clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:
     """Constants and shape of a placement, or why it has none."""
-    compiled = step_clock(s)
+    compiled = step_clock(s, calibrated)
     if isinstance(compiled, NoEstimate) or compiled.constants.first_token is not None:
         return compiled
     return NoEstimate(f"no first token of {s.engine.engine} was measured; the floors hold")
 
 
-def step_clock(s: Scenario) -> Clock | NoEstimate:
+def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:
     """The same where only steps are asked for, not first tokens."""
-    constants = step_constants(
+    constants = calibrated or step_constants(
         s.engine.engine,
         s.accelerator.memory_class,
         s.accelerator.vendor,

@@ -1,6 +1,7 @@
 """Calibration with measured points: what it must recover, its bounds, and what it is worth on a published sweep."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,11 @@ from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.calibrate_step import OVERHEAD, Point, calibrate
-from infopt.ledgers.estimate import step_clock
+from infopt.ledgers.estimate import estimate, step_clock
+from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.step_time import step_shape, step_terms_s
 from infopt.profiles.catalogue import load_catalogue_model
+from infopt.studies.measured_points import calibrated_constants
 from infopt.studies.scenarios import Request, build
 from infopt.studies.speed_single import single_scenario
 from infopt.studies.speed_truth import BUNDLED_SPEED, read_speed_rows, seconds_per_token
@@ -119,3 +122,43 @@ def least(rows, weights):
     """The small model in a format: fewest devices, least depth."""
     found = [x for x in rows if "8B" in x[0].model and x[0].weight_format == weights]
     return min(found, key=lambda x: (x[0].gpus, x[1].decode_context_tokens), default=None)
+
+
+def test_points_as_people_write_them():
+    s, _ = placed("bf16", "h100", 1, "vllm")
+    constants = calibrated_constants(s, ["batch=1,tpot=12.1ms", "batch=64, tpot=31ms"])
+    for batch, tpot_s in ((1, 0.0121), (64, 0.031)):
+        of = replace(s, batch=batch)
+        found = estimate(of, memory_ledger(of), bandwidth_ledger(of), constants)
+        assert found.tpot_s == pytest.approx(tpot_s)
+        assert found.tpot_low_s < tpot_s < found.tpot_high_s
+        assert "measured point" in found.source
+
+
+def test_points_of_two_formats():
+    s, _ = placed("q4_k_m")
+    constants = calibrated_constants(s, ["batch=1,tpot=8ms", "batch=1,tpot=20ms,weights=fp16"])
+    assert time_s(s, constants)[0] == pytest.approx(0.008)
+    assert time_s(placed("fp16")[0], constants)[0] == pytest.approx(0.020)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("batch=1", "tpot is missing"),
+        ("tpot=3ms", "batch is missing"),
+        ("batch=1,tpot=3ms,batch=2", "once"),
+        ("batch=1,speed=3", "is not one of"),
+        ("fast", "is not one of"),
+        ("batch=0,tpot=3ms", "--point"),
+        ("batch=1,tpot=soon", "--point"),
+    ],
+)
+def test_points_that_cannot_be_read(text, said):
+    with pytest.raises(InfoptError, match=said):
+        calibrated_constants(placed("q4_k_m")[0], [text])
+
+
+def test_nothing_to_calibrate():
+    with pytest.raises(InfoptError, match="nothing to calibrate"):
+        calibrated_constants(placed("bf16", "mi300x", 1, "vllm")[0], ["batch=1,tpot=12ms"])
