@@ -126,7 +126,7 @@ def report(name: str, found: list[Sample], terms: tuple[str, ...], write: bool) 
     first, ttft_error = fit_first_token(found, coefficients)
     print(f"  first token: in sample {ttft_error:.1%}, {first}")
     if write:
-        store(name, coefficients, bands, first, error, len(y))
+        store(name, coefficients, bands, first, error, found)
 
 
 def concurrency_bands(found: list[Sample], ratio: np.ndarray) -> Iterator[Band]:
@@ -163,12 +163,23 @@ def fit_first_token(found: list[Sample], coefficients: dict[str, float]) -> tupl
     return first, float(np.mean(np.abs(a @ x - y) / y))
 
 
+def measured_formats(found: list[Sample], newest: bool) -> list[str]:
+    """Weight formats of the rows on either side of compute capability 10, and plain 16-bit weights on both."""
+    seen = {s.scenario.weight_format for s in found if newest == ((s.scenario.accelerator.cuda_capability or 0) >= 10)}
+    return sorted(seen | {"bf16", "fp16"})
+
+
 def store(
-    name: str, coefficients: dict[str, float], bands: list[Band], first: FirstToken, error: dict[str, float], n: int
+    name: str,
+    coefficients: dict[str, float],
+    bands: list[Band],
+    first: FirstToken,
+    error: dict[str, float],
+    found: list[Sample],
 ) -> None:
     zero = {term: 0.0 for term in (*DENSE, *MIXTURE) if term not in coefficients}
     source = (
-        f"bench/fit_speed.py on {n} served rows of aiconfigurator silicon_sample.csv@095f58a5 (H100 to B300); "
+        f"bench/fit_speed.py on {len(found)} served rows of aiconfigurator silicon_sample.csv@095f58a5 (H100 to B300); "
         f"error {error['in']:.1%} in sample, {error['model']:.1%} model left out, {error['gpu']:.1%} GPU type left out"
     )
     record = {
@@ -178,9 +189,11 @@ def store(
         "mixture": name == "served-mixture",
         "min_compute_capability": 9.0,
         "kind": "measured",
+        "formats_before_cc10": measured_formats(found, newest=False),
+        "formats_from_cc10": measured_formats(found, newest=True),
         **{term: float(f"{value:.4g}") for term, value in {**coefficients, **zero}.items()},
         "bands": [band.model_dump() for band in bands],
-        "first_token": {k: float(f"{v:.4g}") for k, v in first.model_dump().items()},
+        "first_token": {k: float(f"{v:.4g}") for k, v in first.model_dump(exclude_none=True).items()},
         "source": source,
     }
     StepConstants.model_validate(record)

@@ -82,6 +82,8 @@ def estimate(
     s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger, calibrated: StepConstants | None = None
 ) -> Estimate | NoEstimate:
     """The estimate of a scenario, or why it has none; `calibrated` constants replace the shipped ones of its class."""
+    if memory.max_sequences == 0:
+        return NoEstimate("it does not fit")
     if memory.max_sequences < s.batch_per_replica:
         return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")
     compiled = clock(s, calibrated)
@@ -114,6 +116,10 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
     if constants is None or constants.most_sequences == 0:
         where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
         return NoEstimate(f"no measurements of {where} are in the step-time data; the floors hold")
+    formats = constants.measured_formats(s.accelerator.cuda_capability)
+    if formats is not None and s.weight_format not in formats:
+        where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
+        return NoEstimate(f"{s.weight_format} weights were not measured with {where}; the floors hold")
     shape = step_shape(s, constants)
     if shape is None:
         return NoEstimate(f"the dense peak of {s.accelerator.id} is not known")

@@ -61,6 +61,7 @@ class StepConstants(Record):
     hop_s             from one pipeline stage to the next
     prompt_by_cycles  S1 is at one FLOP per multiprocessor cycle, not at dense peak: what kernels that are not tuned to
                       each device reach
+    formats_before_cc10, formats_from_cc10  weight formats measured on devices of either side, None for any
     most_sequences    resident sequences up to which steps were measured, None for any, 0 where only first tokens were
     """
 
@@ -88,9 +89,15 @@ class StepConstants(Record):
     hop_s: float = 0.0
     prompt_by_cycles: bool = False
     most_sequences: int | None = None
+    formats_before_cc10: list[str] | None = None
+    formats_from_cc10: list[str] | None = None
     bands: list[Band]
     first_token: FirstToken | None = None
     source: str
+
+    def measured_formats(self, compute_capability: float | None) -> list[str] | None:
+        """Weight formats measured on such devices, None where all behave alike."""
+        return self.formats_from_cc10 if (compute_capability or 0.0) >= 10 else self.formats_before_cc10
 
 
 @cache
