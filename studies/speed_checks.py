@@ -1,4 +1,5 @@
-"""Published speed measurements beside the estimate: one check per figure, in the unit it was published in.
+"""Published speed measurements beside the estimate: one check per figure, in the unit it was published in (rates at
+which a prompt was read as the time to its first token).
 
 Groups: served-dense and served-moe (TPOT of a served deployment), e2e-dense and e2e-moe (TTFT + OSL x TPOT of the same
 run), single-stream (one sequence on a local engine), prefill (the first token of one request), max-load (rate of a
@@ -22,7 +23,13 @@ from infopt.profiles.load_constants import load_constants
 from infopt.profiles.step_constants import step_constants
 from infopt.studies.memory_checks import Check
 from infopt.studies.speed_load import is_max_load, load_scenario
-from infopt.studies.speed_single import cached_tokens, is_single_prefill, is_single_stream, single_scenario
+from infopt.studies.speed_single import (
+    cached_tokens,
+    first_token_seconds,
+    is_single_prefill,
+    is_single_stream,
+    single_scenario,
+)
 from infopt.studies.speed_speculation import accepted_lengths, run_key, speculation_check
 from infopt.studies.speed_truth import SpeedRow, served_scenario, speed_terms
 
@@ -164,8 +171,11 @@ def _first_token_check(row: SpeedRow, s: Scenario) -> Check:
     tokens, cached = row.input_tokens or 1, cached_tokens(row)
     time_s = float(first_token_s(shape, constants, 0.0, 1, tokens, cached))
     floor_s = float(prefill_flop(s.model, tokens)) / (s.tp * s.pp * max(device.peak_flop_per_s.values()))
-    times_s = (time_s, max(time_s * first.low, floor_s), time_s * first.high, floor_s)
-    return _timed(row, "prefill", tokens if row.metric == "pp_tok_s" else None, times_s)
+    low_s, high_s = max(time_s * first.low, floor_s), time_s * first.high
+    measured_ms = 1e3 * first_token_seconds(row)
+    return Check(
+        row.id, "prefill", "ttft_ms", measured_ms, 1e3 * time_s, 1e3 * low_s, 1e3 * high_s, limit=1e3 * floor_s
+    )
 
 
 def _load_check(row: SpeedRow) -> Check:

@@ -196,6 +196,25 @@ def accuracy_block() -> str:
     return text + table(["group", "figures", "mean error", "median error", "within 1 %"], rows)
 
 
+def speed_block() -> str:
+    """Errors of estimated speed by group."""
+    from infopt.studies.speed_truth import BUNDLED_SPEED
+    from infopt.studies.validate import validate
+
+    rows = [
+        [
+            score.group,
+            f"{score.n}",
+            f"{score.mape:.1%}",
+            f"{score.median_ape:.1%}",
+            f"{score.within_30pct:.0%}",
+            "-" if score.interval_coverage is None else f"{score.interval_coverage:.0%}",
+        ]
+        for score in validate(BUNDLED_SPEED).groups
+    ]
+    return table(["group", "rows", "mean error", "median error", "within 30 %", "in the printed interval"], rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "reproduce": reproduce_block,
     "weights": weights_block,
@@ -203,6 +222,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "engines": engines_block,
     "peers": peers_block,
     "accuracy": accuracy_block,
+    "speed": speed_block,
 }
 
 
