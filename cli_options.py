@@ -120,6 +120,15 @@ class ScenarioOptions:
             "--price", metavar="NAME=USD", show_default=False, help="US dollars per device-hour, h100=2.49; repeatable."
         ),
     ] = field(default_factory=list)
+    point: Annotated[
+        list[str],
+        typer.Option(
+            "--point",
+            metavar="batch=N,tpot=TIME",
+            show_default=False,
+            help="A measured point (also isl=, osl=, weights=) that calibrates the estimate; repeatable.",
+        ),
+    ] = field(default_factory=list)
     text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
     online: Online = False
 
@@ -167,6 +176,7 @@ class ScenarioOptions:
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
             text_only=self.text_only,
+            points=tuple(self.point),
         )
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.calibrate_step import Point, calibrate
 from infopt.ledgers.estimate import NoEstimate, step_clock
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.step_constants import StepConstants
 from infopt.studies.scenarios import Built, with_weights
-from infopt.units import parse_count, parse_seconds, parse_tokens
+from infopt.units import format_seconds, parse_count, parse_seconds, parse_tokens
 
 KEYS = ("batch", "tpot", "isl", "osl", "weights")
 OPTION = "--point"
@@ -40,12 +41,19 @@ def _point(s: Scenario, text: str, constants: StepConstants) -> Point:
         input_tokens=given.get("isl", s.input_tokens),
         output_tokens=given.get("osl", s.output_tokens),
     )
-    compiled = step_clock(s)
-    if isinstance(compiled, NoEstimate):
-        raise InfoptError(f"{OPTION} {text}: {compiled.reason}")
     context = s.decode_context_tokens
     if "isl" in given or "osl" in given:
         context = s.input_tokens + s.output_tokens / 2
+    s = replace(s, decode_context_tokens=context)
+    floor_s = bandwidth_ledger(s).step_floor_s
+    if given["tpot"] < floor_s:
+        raise InfoptError(
+            f"{OPTION} {text}: a step cannot take less than {format_seconds(floor_s)} here, which its bytes need; "
+            "check the batch, the lengths and the hardware"
+        )
+    compiled = step_clock(s)
+    if isinstance(compiled, NoEstimate):
+        raise InfoptError(f"{OPTION} {text}: {compiled.reason}")
     return Point(compiled.shape, s.sharing_batch, context, s.input_tokens, s.output_tokens, given["tpot"])
 
 

@@ -15,6 +15,7 @@ from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.formats import weight_bits_by_part
 from infopt.profiles.geometry import ModelProfile
+from infopt.profiles.step_constants import StepConstants
 from infopt.studies.scenarios import Built, Request, build, with_weights
 
 # A weight format is offered as a remedy only where it is at least this much smaller.
@@ -96,7 +97,9 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
     memory = memory_ledger(s)
     bandwidth = bandwidth_ledger(s)
     compute = compute_ledger(s, bandwidth)
-    expected = estimate(s, memory, bandwidth)
+    measured = _measured(s, request)
+    expected = estimate(s, memory, bandwidth, measured)
+    told = (Caveat("calibration", f"estimate calibrated by {measured.source}"),) if measured else ()
     remedies = tuple(_remedies(built, hardware, request, memory)) if explain_fit and memory.fits is not True else ()
     return Plan(
         scenario=s,
@@ -107,9 +110,18 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
         bound=_bound(bandwidth, compute),
         cost=_cost(s, hardware, bandwidth, expected),
         remedies=remedies,
-        assumptions=built.assumptions,
+        assumptions=(*built.assumptions, *told),
         resolved_as=hardware.resolved_as,
     )
+
+
+def _measured(s: Scenario, request: Request) -> StepConstants | None:
+    """Step-time constants made to fit the user's measured points, None where none are given."""
+    if not request.points:
+        return None
+    from infopt.studies.measured_points import calibrated_constants
+
+    return calibrated_constants(s, request.points)
 
 
 def _bound(bandwidth: BandwidthLedger, compute: ComputeLedger) -> Bound:

@@ -49,6 +49,7 @@ class Request:
     text_only: bool = False
     mtp_tokens: int = 0
     extra_cache_layers: int = 0
+    points: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

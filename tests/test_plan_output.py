@@ -309,3 +309,15 @@ def test_the_page_names_every_key(name: str) -> None:
     page = (Path(__file__).resolve().parent.parent / "docs" / "json.md").read_text(encoding="utf-8")
     named = {key for code in re.findall(r"`([^`]+)`", page) for key in re.split(r"\W+", code)}
     assert keys_of(json.loads(schema_text(name))) <= named
+
+
+def test_measured_points_calibrate_the_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two points of one placement are met by the calibrated estimate; a point below the floor is refused."""
+    common = ("plan", "--model", "70b", "--hw", "h100:4", "--isl", "1k", "--osl", "1k")
+    points = ("--point", "batch=1,tpot=15ms", "--point", "batch=64,tpot=31ms")
+    for batch, tpot_s in ((1, 0.015), (64, 0.031)):
+        found = as_json(capsys, *common, "--batch", str(batch), *points)
+        assert found["estimate"]["tpot_s"] == pytest.approx(tpot_s, rel=0.02)
+        assert any(c["id"] == "calibration" for c in found["assumptions"])
+    assert run((*common, "--point", "batch=1,tpot=1ms")) == 2
+    assert "cannot take less than" in capsys.readouterr().err
