@@ -129,6 +129,10 @@ class ScenarioOptions:
             help="A measured point (also isl=, osl=, weights=) that calibrates the estimate; repeatable.",
         ),
     ] = field(default_factory=list)
+    watts: Annotated[
+        str | None,
+        typer.Option("--watts", metavar="W", help="Measured power of one device, 550W, or a share of its TDP, 70%."),
+    ] = None
     text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
     online: Online = False
 
@@ -156,7 +160,8 @@ class ScenarioOptions:
 
     def request(self) -> "Request":
         """The part of the options that describes placement and load."""
-        from infopt.studies.scenarios import Request
+        from infopt.ledgers.energy import parse_power
+        from infopt.studies.scenarios import DEFAULT_POWER, Request
 
         return Request(
             context_tokens=self.ctx,
@@ -177,6 +182,7 @@ class ScenarioOptions:
             max_num_batched_tokens=self.max_num_batched_tokens,
             text_only=self.text_only,
             points=tuple(self.point),
+            power=parse_power(self.watts) if self.watts is not None else DEFAULT_POWER,
         )
 
 

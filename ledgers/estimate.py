@@ -13,7 +13,7 @@ from infopt.ledgers.arrays import larger, unmeasured
 from infopt.ledgers.bandwidth import BandwidthLedger
 from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, step_shape, step_terms_s
+from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.profiles.step_constants import Band, StepConstants, step_constants
 
@@ -36,9 +36,10 @@ BOUND_OF: dict[str, Bound] = {
 class Estimate:
     """Expected times of one scenario.
 
-    terms        seconds of one output token by name; they sum to tpot_s
-    bound        the largest of weights, kv, compute, overhead and prefill
-    source       the constants and their errors
+    terms          seconds of one output token by name; they sum to tpot_s
+    prompt_work_s  what one prompt takes of its replica's time, of the whole deployment's where replicas share experts
+    bound          the largest of weights, kv, compute, overhead and prefill
+    source         the constants and their errors
     """
 
     terms: tuple[Term, ...]
@@ -49,6 +50,7 @@ class Estimate:
     ttft_low_s: float
     ttft_high_s: float
     output_tokens_per_s: float
+    prompt_work_s: float
     bound: Bound
     source: str
 
@@ -93,7 +95,7 @@ def estimate(
     if most is not None and s.batch_per_replica > most:
         return NoEstimate(f"{s.engine.engine} was measured with at most {most} sequence at a time; the floors hold")
     times = expected_times(s, compiled, bandwidth.step_floor_s)
-    return _with_intervals(s, compiled.constants, times, bandwidth)
+    return _with_intervals(s, compiled, times, bandwidth)
 
 
 def clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:
@@ -126,21 +128,32 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
     return Clock(constants, shape)
 
 
-def expected_times(s: Scenario, clock: Clock, step_floor_s: Any) -> Times:
+def expected_times(s: Scenario, clock: Clock, step_floor_s: Any, cached_tokens: Any = 0) -> Times:
     """Times at the scenario's batch and lengths, which may be arrays; no step is below its floor.
 
-    Elements of an array with more sequences than were measured are NaN.
+    Elements of an array with more sequences than were measured are NaN. `cached_tokens` of every prompt are not
+    computed anew: a prompt cache holds them.
     """
     constants, shape, batch = clock.constants, clock.shape, s.sharing_batch
     if constants.most_sequences is not None:
         step_floor_s = step_floor_s + unmeasured(s.batch_per_replica, constants.most_sequences)
-    terms_s = step_terms_s(shape, constants, batch, s.decode_context_tokens, s.input_tokens, s.output_tokens)
+    lengths = (s.decode_context_tokens, s.input_tokens, s.output_tokens)
+    terms_s = step_terms_s(shape, constants, batch, *lengths, cached_tokens)
     tpot_s = larger(sum(terms_s.values()), step_floor_s)
-    ttft_s = first_token_s(shape, constants, tpot_s, batch, s.input_tokens)
+    ttft_s = first_token_s(shape, constants, tpot_s, batch, s.input_tokens - cached_tokens, cached_tokens)
     return Times(terms_s, tpot_s, ttft_s, s.batch * s.output_tokens / (ttft_s + s.output_tokens * tpot_s))
 
 
-def _with_intervals(s: Scenario, constants: StepConstants, times: Times, bandwidth: BandwidthLedger) -> Estimate:
+def prompt_time_s(s: Scenario, clock: Clock, cached_tokens: int = 0) -> float:
+    """Machine time of one prompt: what it takes from the others where that was measured, else its own first token."""
+    shape, c = clock.shape, clock.constants
+    if c.prefill_ratio or c.prefill_token_s:
+        return float(prompt_work_s(shape, c, s.input_tokens, cached_tokens))
+    return float(first_token_s(shape, c, 0.0, 1, s.input_tokens - cached_tokens, cached_tokens))
+
+
+def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: BandwidthLedger) -> Estimate:
+    constants = clock.constants
     terms_s, tpot_s, ttft_s = times.terms_s, times.tpot_s, times.ttft_s
     band, first = band_of(constants, s.sharing_batch), first_token_of(constants)
     by_bound: dict[Bound, float] = {}
@@ -155,6 +168,7 @@ def _with_intervals(s: Scenario, constants: StepConstants, times: Times, bandwid
         ttft_low_s=ttft_s * first.low,
         ttft_high_s=ttft_s * first.high,
         output_tokens_per_s=times.output_tokens_per_s,
+        prompt_work_s=prompt_time_s(s, clock),
         bound=max(by_bound, key=lambda name: by_bound[name]),
         source=constants.source,
     )

@@ -150,21 +150,33 @@ def prompt_parts_s(shape: StepShape, prompt_tokens: Any, cached_tokens: Any) -> 
     return linear / shape.flop_per_s / shape.devices, attention / shape.flop16_per_s / shape.devices
 
 
+def prompt_work_s(shape: StepShape, c: StepConstants, input_tokens: Any, cached_tokens: Any = 0) -> Any:
+    """S1 r_p + T c_t: time that one prompt takes from all others of its replica, what is cached of it left out."""
+    new_tokens = input_tokens - cached_tokens
+    per_token = new_tokens * (shape.model.layers * shape.model.hidden) * c.prefill_token_s / shape.dp
+    return c.prefill_ratio * sum(prompt_parts_s(shape, new_tokens, cached_tokens)) + per_token
+
+
 def step_terms_s(
-    shape: StepShape, c: StepConstants, batch: Any, context_tokens: Any, input_tokens: Any, output_tokens: Any
+    shape: StepShape,
+    c: StepConstants,
+    batch: Any,
+    context_tokens: Any,
+    input_tokens: Any,
+    output_tokens: Any,
+    cached_tokens: Any = 0,
 ) -> dict[str, Any]:
     """Seconds of one output token by name; numbers or arrays.
 
-    batch counts the sequences of all replicas that share the experts; context_tokens is the mean of a decode step.
+    batch counts the sequences of all replicas that share the experts; context_tokens is the mean of a decode step;
+    cached_tokens of every prompt are found in a prompt cache.
     """
     per_replica = batch / shape.dp
     bandwidth = shape.bandwidth_bytes_per_s
     weights = sum(stage.weight_bytes(batch) for stage in shape.stages) / bandwidth
     kv = sum(stage.kv_bytes(per_replica, context_tokens) for stage in shape.stages) / bandwidth
     products = batch * 2.0 * shape.model.params_active / shape.flop_per_s / shape.devices
-    prompt_s = prompt_at_peak_s(shape, input_tokens)
     others = (batch - 1) / output_tokens
-    per_token = input_tokens * (shape.model.layers * shape.model.hidden) * c.prefill_token_s / shape.dp
     terms = {
         "weights": shape.weight_ratio * weights,
         "kv": (c.traffic_ratio + c.kv_extra_ratio) * kv,
@@ -175,7 +187,7 @@ def step_terms_s(
     if c.request_s:
         terms["requests"] = c.request_s * per_replica
     if c.prefill_ratio or c.prefill_token_s:
-        terms["prefill stall"] = others * (c.prefill_ratio * prompt_s + per_token)
+        terms["prefill stall"] = others * prompt_work_s(shape, c, input_tokens, cached_tokens)
     if shape.experts and c.expert_s:
         hit = distinct_experts(shape.experts, shape.experts_per_token, batch)
         terms["experts"] = c.expert_s * shape.mixture_layers * hit / shape.expert_ranks

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from infopt.studies.choices import Choices
 
 PLAN_SCHEMA = "infopt/plan/1"
-COST_KEYS = ("usd_per_hour", "usd_per_million_output_tokens", "usd_per_million_output_tokens_at_floor")
+COST_KEYS = (
+    "usd_per_hour",
+    "usd_per_million_output_tokens",
+    "usd_per_million_output_tokens_at_floor",
+    "usd_per_million_input_tokens_attributed",
+    "usd_per_million_output_tokens_attributed",
+    "prefill_share",
+)
 CHOICES_SCHEMA = "infopt/choices/1"
 
 
@@ -41,6 +48,7 @@ def plan_dict(plan: Plan, explain: bool = False) -> dict[str, Any]:
         },
         "estimate": _estimate(plan),
         "cost": _cost(plan),
+        "energy": _energy(plan),
         "remedies": [{"id": r.id, "text": r.text} for r in plan.remedies],
         "assumptions": [{"id": c.id, "text": c.text} for c in plan.assumptions],
         "caveats": [{"id": c.id, "text": c.text} for c in plan.caveats],
@@ -140,13 +148,21 @@ def _estimate(plan: Plan) -> dict[str, Any]:
 
 
 def _cost(plan: Plan) -> dict[str, Any] | None:
-    """Price per hour, and of a million output tokens: at the expected throughput, and at the floor."""
-    if plan.cost is None:
+    """Price per hour, and of a million tokens: at the expected throughput, at the floor, and by what took the time."""
+    return None if plan.cost is None else {key: getattr(plan.cost, key) for key in COST_KEYS}
+
+
+def _energy(plan: Plan) -> dict[str, Any] | None:
+    """Power of all devices and energy of an output token; null where no power is known."""
+    e = plan.energy
+    if e is None:
         return None
     return {
-        "usd_per_hour": plan.cost.usd_per_hour,
-        "usd_per_million_output_tokens": plan.cost.usd_per_million_output_tokens,
-        "usd_per_million_output_tokens_at_floor": plan.cost.usd_per_million_output_tokens_at_floor,
+        "watts": e.watts,
+        "kind": e.kind,
+        "source": e.source,
+        "joules_per_output_token": e.joules_per_output_token,
+        "output_tokens_per_joule": e.output_tokens_per_joule,
     }
 
 

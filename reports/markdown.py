@@ -50,8 +50,7 @@ def _setting_rows(plan: Plan) -> list[Sequence[str]]:
         ("load", words.load_words(plan)),
         *(("KV cache", text) for text in words.kv_words(plan)),
     ]
-    cost = words.cost_words(plan)
-    return [*rows, ("cost", cost)] if cost else [*rows]
+    return [*rows, *words.money_rows(plan)]
 
 
 def _memory_rows(plan: Plan) -> Iterator[Sequence[str]]:

@@ -146,9 +146,7 @@ def _compute(plan: Plan) -> Iterator[RenderableType]:
 
 def _ending(plan: Plan) -> Iterator[RenderableType]:
     rows = [("floor set by", words.bound_words(plan))]
-    cost = words.cost_words(plan)
-    if cost:
-        rows.append(("cost", cost))
+    rows += words.money_rows(plan)
     rows += listed("assumed", words.assumptions(plan))
     rows += listed("note", words.page_caveats(plan))
     yield facts(rows)

@@ -198,6 +198,37 @@ def cost_words(plan: Plan) -> str | None:
     return f"{format_usd(cost.usd_per_hour)} per hour; {per_million}"
 
 
+def attribution_words(plan: Plan) -> str | None:
+    """What prompts and answers cost, where a throughput is expected."""
+    c = plan.cost
+    if c is None or c.prefill_share is None or c.usd_per_million_input_tokens_attributed is None:
+        return None
+    outputs = c.usd_per_million_output_tokens_attributed
+    assert outputs is not None
+    return (
+        f"prompts take {format_share(c.prefill_share)} of the machine's time: "
+        f"{format_usd(c.usd_per_million_input_tokens_attributed)} per million input tokens; "
+        f"answers the rest: {format_usd(outputs)} per million output tokens"
+    )
+
+
+def energy_words(plan: Plan) -> str | None:
+    """Energy of an output token, with what its power rests on."""
+    e = plan.energy
+    if e is None or e.joules_per_output_token is None or e.output_tokens_per_joule is None:
+        return None
+    return (
+        f"{e.joules_per_output_token:.3g} J per output token ({e.output_tokens_per_joule:.3g} tokens per "
+        f"joule) at {e.watts:,.0f} W: {e.source}"
+    )
+
+
+def money_rows(plan: Plan) -> list[tuple[str, str]]:
+    """Lines on cost and energy."""
+    rows = [("cost", cost_words(plan)), ("", attribution_words(plan)), ("energy", energy_words(plan))]
+    return [(label, text) for label, text in rows if text]
+
+
 def kv_words(plan: Plan) -> list[str]:
     """The cache in logical bytes, and what the engine reserves for the same sequence."""
     m = plan.memory

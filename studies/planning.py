@@ -8,7 +8,8 @@ from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.bandwidth import BandwidthLedger, bandwidth_ledger
 from infopt.ledgers.compute import ComputeLedger, compute_ledger
-from infopt.ledgers.cost import usd_per_million_tokens
+from infopt.ledgers.cost import attributed_prices, prefill_share, usd_per_million_tokens
+from infopt.ledgers.energy import Energy, energy
 from infopt.ledgers.estimate import Estimate, NoEstimate, estimate
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
@@ -25,12 +26,20 @@ Bound = Literal["weights", "kv", "compute"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Price of the deployment; of tokens at the expected throughput where there is one, and at the floor."""
+    """Price of the deployment; of tokens at the expected throughput where there is one, and at the floor.
+
+    usd_per_million_output_tokens  the whole price over the output tokens
+    attributed prices              the same divided between prompts and answers by the time they take
+    prefill_share                  part of a request's machine time that its prompt takes
+    """
 
     usd_per_hour: float
     usd_per_million_output_tokens: float | None
     usd_per_million_output_tokens_at_floor: float
     source: str
+    usd_per_million_input_tokens_attributed: float | None = None
+    usd_per_million_output_tokens_attributed: float | None = None
+    prefill_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class Plan:
     estimate: Estimate | NoEstimate
     bound: Bound
     cost: Cost | None
+    energy: Energy | None
     remedies: tuple[Remedy, ...]
     assumptions: tuple[Caveat, ...]
     resolved_as: str
@@ -109,6 +119,7 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
         estimate=expected,
         bound=_bound(bandwidth, compute),
         cost=_cost(s, hardware, bandwidth, expected),
+        energy=_energy(s, request, expected),
         remedies=remedies,
         assumptions=(*built.assumptions, *told),
         resolved_as=hardware.resolved_as,
@@ -143,8 +154,23 @@ def _cost(
     else:
         return None
     floor = usd_per_million_tokens(usd, s.batch / bandwidth.step_floor_s)
-    per_million = usd_per_million_tokens(usd, expected.output_tokens_per_s) if isinstance(expected, Estimate) else None
-    return Cost(usd, per_million, floor, source)
+    if not isinstance(expected, Estimate):
+        return Cost(usd, None, floor, source)
+    per_s, share = expected.output_tokens_per_s, request_prefill_share(s, expected)
+    parts = attributed_prices(usd, per_s, share, s.input_tokens, s.output_tokens)
+    inputs, outputs = parts.usd_per_million_input_tokens, parts.usd_per_million_output_tokens
+    return Cost(usd, usd_per_million_tokens(usd, per_s), floor, source, inputs, outputs, share)
+
+
+def request_prefill_share(s: Scenario, e: Estimate) -> float:
+    """Part of a request's machine time that its prompt takes; replicas that share nothing work side by side."""
+    prompt_s = e.prompt_work_s * s.sharing_replicas / s.dp
+    return prefill_share(prompt_s, s.output_tokens / e.output_tokens_per_s)
+
+
+def _energy(s: Scenario, request: Request, expected: Estimate | NoEstimate) -> Energy | None:
+    per_s = expected.output_tokens_per_s if isinstance(expected, Estimate) else None
+    return energy(request.power, s.accelerator.tdp_watts, s.gpus, per_s)
 
 
 def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: MemoryLedger) -> Iterator[Remedy]:

@@ -8,6 +8,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.arrays import larger, smaller
+from infopt.ledgers.energy import Power
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.engines import EngineConstants, device_default, load_engine
@@ -22,6 +23,7 @@ from infopt.profiles.geometry import ModelProfile
 DEFAULT_CONTEXT_TOKENS = 8192
 DEFAULT_OUTPUT_TOKENS = 512
 GIB = 2**30
+DEFAULT_POWER = Power()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Request:
     mtp_tokens: int = 0
     extra_cache_layers: int = 0
     points: tuple[str, ...] = ()
+    power: Power = DEFAULT_POWER
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 LEDGERS = Path(__file__).resolve().parent.parent / "ledgers"
 
-UNIT = "bytes|bits|tokens|s|flop|elements|params|share|ratio|usd|watts"
+UNIT = "bytes|bits|tokens|s|flop|elements|params|share|ratio|usd|watts|joules"
 # The unit, then what it is counted over: kv_bytes_per_token, flop_per_s, kv_share_of_step.
 WITH_UNIT = re.compile(rf"(^|_)({UNIT})(_(per|of)_[a-z0-9]+(_[a-z0-9]+)*)?$")
 
