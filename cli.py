@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from infopt import __version__
-from infopt.cli_options import Context, Online, OutputOptions, ScenarioOptions, takes
+from infopt.cli_options import Context, MonthOptions, Online, OutputOptions, ScenarioOptions, takes
 from infopt.errors import InfoptError
 
 GOOD, FAILS, WRONG_USAGE, UNDETERMINED, INTERRUPTED = 0, 1, 2, 4, 130
@@ -48,9 +48,10 @@ def root(
 
 
 @app.command(epilog=STATUSES)
-@takes(ScenarioOptions, OutputOptions)
+@takes(ScenarioOptions, MonthOptions, OutputOptions)
 def plan(
     scenario: ScenarioOptions,
+    monthly: MonthOptions,
     output: OutputOptions,
     explain: Annotated[bool, typer.Option("--explain", help="Every term with formula, numbers and source.")] = False,
     compare: Annotated[
@@ -73,6 +74,8 @@ def plan(
     """
     from infopt.profiles.resolve import resolve_model
 
+    if monthly.load() is not None and (compare is not None or scenario.hw is None):
+        raise InfoptError("--monthly is of one deployment: name it with --hw, and leave --compare out")
     if compare is not None:
         from infopt.cli_compare import compared
 
@@ -91,7 +94,7 @@ def plan(
         from infopt.studies.planning import plan as planned
 
         result = planned(model, scenario.hardware(), scenario.request())
-        text, fits = render_plan(result, output.form, explain), result.fits
+        text, fits = render_plan(result, output.form, explain, monthly.month(result)), result.fits
     emit(text)
     raise typer.Exit(verdict_status(fits, allow_undetermined))
 

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from infopt.units import parse_count, parse_share, parse_tokens
+from infopt.errors import InfoptError
+from infopt.units import parse_count, parse_rate_per_s, parse_share, parse_tokens, parse_usd
 
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
+    from infopt.studies.cost import Load, Month, NoMonth
+    from infopt.studies.planning import Plan
     from infopt.studies.scenarios import Request
 
+MOST_HOURS = 744
 Format = Literal["table", "json", "csv", "md"]
 
 
@@ -184,6 +188,46 @@ class ScenarioOptions:
             points=tuple(self.point),
             power=parse_power(self.watts) if self.watts is not None else DEFAULT_POWER,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MonthOptions:
+    """A load to be paid for a month."""
+
+    monthly: Annotated[
+        str | None, typer.Option("--monthly", metavar="RATE", help="Requests to serve all month, 5/s: adds its cost.")
+    ] = None
+    hours: Annotated[float, typer.Option("--hours", metavar="HOURS", help="Hours of that month.")] = 730.0
+    baseline_usd: Annotated[
+        str | None, typer.Option("--baseline-usd", metavar="USD", help="What the month costs today.")
+    ] = None
+    one_off_usd: Annotated[
+        str | None, typer.Option("--one-off-usd", metavar="USD", help="Cost of the change, to be paid back.")
+    ] = None
+
+    def load(self) -> "Load | None":
+        """The load, None where no rate is given."""
+        given = (("--baseline-usd", self.baseline_usd), ("--one-off-usd", self.one_off_usd))
+        if self.monthly is None:
+            for option, text in given:
+                if text is not None:
+                    raise InfoptError(f"{option} without --monthly: say which load, --monthly 5/s")
+            return None
+        from infopt.studies.cost import Load
+
+        if not 0 < self.hours <= MOST_HOURS:
+            raise InfoptError(f"--hours {self.hours:g} is no part of a month: it has at most {MOST_HOURS} hours")
+        baseline, one_off = (None if text is None else parse_usd(text, option) for option, text in given)
+        return Load(parse_rate_per_s(self.monthly, "--monthly"), self.hours, baseline, one_off)
+
+    def month(self, plan: "Plan") -> "Month | NoMonth | None":
+        """The month of the load on deployments like the plan's."""
+        load = self.load()
+        if load is None:
+            return None
+        from infopt.studies.cost import month
+
+        return month(plan, load)
 
 
 @dataclass(frozen=True, slots=True)

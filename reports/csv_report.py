@@ -5,17 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from infopt.reports.json_report import COST_KEYS, plan_dict
+from infopt.reports.json_report import COST_KEYS, ENERGY_KEYS, plan_dict
+from infopt.studies.cost import Month, NoMonth
 from infopt.studies.planning import Plan
 
 
-def plans_csv(plans: Sequence[Plan], ranked: bool = False) -> str:
+def plans_csv(plans: Sequence[Plan], ranked: bool = False, month: Month | NoMonth | None = None) -> str:
     """The rows; lists become texts joined by "; ", unknown values are empty; sources are left to JSON."""
     rows = []
     for rank, plan in enumerate(plans, start=1):
-        data = plan_dict(plan)
+        data = plan_dict(plan, month=month)
         del data["sources"]
-        row = dict(flattened({**data, "cost": data["cost"] or dict.fromkeys(COST_KEYS)}))
+        for section, keys in (("cost", COST_KEYS), ("energy", ENERGY_KEYS)):
+            data[section] = data[section] or dict.fromkeys(keys)
+        row = dict(flattened(data))
         rows.append({"rank": rank, **row} if ranked else row)
     return rows_csv(rows)
 

@@ -10,6 +10,7 @@ from infopt.studies.planning import Plan
 
 if TYPE_CHECKING:
     from infopt.studies.choices import Choices
+    from infopt.studies.cost import Month, NoMonth
 
 PLAN_SCHEMA = "infopt/plan/1"
 COST_KEYS = (
@@ -20,11 +21,12 @@ COST_KEYS = (
     "usd_per_million_output_tokens_attributed",
     "prefill_share",
 )
+ENERGY_KEYS = ("watts", "kind", "source", "joules_per_output_token", "output_tokens_per_joule")
 CHOICES_SCHEMA = "infopt/choices/1"
 
 
-def plan_dict(plan: Plan, explain: bool = False) -> dict[str, Any]:
-    """One plan as the contract's object; `explain` adds every term with its formula and source."""
+def plan_dict(plan: Plan, explain: bool = False, month: "Month | NoMonth | None" = None) -> dict[str, Any]:
+    """One plan as the contract's object; `explain` adds every term with its formula and source, `month` its load."""
     s = plan.scenario
     data = {
         "schema": PLAN_SCHEMA,
@@ -58,6 +60,10 @@ def plan_dict(plan: Plan, explain: bool = False) -> dict[str, Any]:
         from infopt.studies.derivations import explain as derivations
 
         data["terms"] = [asdict(line) for line in derivations(plan)]
+    if month is not None:
+        from infopt.reports.month_words import month_dict
+
+        data["month"] = month_dict(month)
     return data
 
 
@@ -157,13 +163,7 @@ def _energy(plan: Plan) -> dict[str, Any] | None:
     e = plan.energy
     if e is None:
         return None
-    return {
-        "watts": e.watts,
-        "kind": e.kind,
-        "source": e.source,
-        "joules_per_output_token": e.joules_per_output_token,
-        "output_tokens_per_joule": e.output_tokens_per_joule,
-    }
+    return {key: getattr(e, key) for key in ENERGY_KEYS}
 
 
 def choices_dict(choices: "Choices") -> dict[str, Any]:

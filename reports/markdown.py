@@ -5,19 +5,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from infopt.reports import words
 from infopt.reports.csv_report import cell
 from infopt.reports.estimate_words import estimate_rows
+from infopt.reports.month_words import month_rows
 from infopt.studies.choices import Choices
+from infopt.studies.cost import Month, NoMonth
 from infopt.studies.planning import Plan
 from infopt.units import format_bytes, format_seconds, format_share, format_whole
 
 MARKS = {True: "✅", False: "❌", None: "❔"}
 
 
-def plan_markdown(plan: Plan, explain: bool = False) -> str:
+def plan_markdown(plan: Plan, explain: bool = False, month: Month | NoMonth | None = None) -> str:
     """The plan with its three ledgers; `explain` adds every term with formula and source."""
-    return "\n".join(_plan_lines(plan, explain))
+    return "\n".join(_plan_lines(plan, explain, month))
 
 
-def _plan_lines(plan: Plan, explain: bool) -> Iterator[str]:
+def _plan_lines(plan: Plan, explain: bool, month: Month | NoMonth | None) -> Iterator[str]:
     yield f"### {escape(words.title(plan))}"
     yield ""
     yield f"{MARKS[plan.fits]} **{words.verdict_word(plan)}**: {escape(words.verdict_words(plan))}"
@@ -36,6 +38,9 @@ def _plan_lines(plan: Plan, explain: bool) -> Iterator[str]:
     yield f"The floor is set by {escape(words.bound_words(plan))}."
     yield ""
     yield from table(("estimate", ""), estimate_rows(plan), "ll")
+    if month is not None:
+        yield ""
+        yield from table(("month", ""), month_rows(plan, month), "ll")
     yield from _remarks(plan)
     if explain:
         yield ""

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
     from infopt.studies.choices import Choices
     from infopt.studies.compare import Comparison
+    from infopt.studies.cost import Month, NoMonth
     from infopt.studies.model_view import ModelView
     from infopt.studies.planning import Plan
     from infopt.studies.reproduce import Item
@@ -16,23 +17,23 @@ if TYPE_CHECKING:
 Form = Literal["table", "json", "csv", "md"]
 
 
-def render_plan(plan: "Plan", form: Form, explain: bool) -> str:
-    """One plan in one form."""
+def render_plan(plan: "Plan", form: Form, explain: bool, month: "Month | NoMonth | None" = None) -> str:
+    """One plan in one form, with the month of a load where one is asked for."""
     if form == "json":
         from infopt.reports.json_report import dumps, plan_dict
 
-        return dumps(plan_dict(plan, explain))
+        return dumps(plan_dict(plan, explain, month))
     if form == "csv":
         from infopt.reports.csv_report import plans_csv
 
-        return plans_csv([plan])
+        return plans_csv([plan], month=month)
     if form == "md":
         from infopt.reports.markdown import plan_markdown
 
-        return plan_markdown(plan, explain)
+        return plan_markdown(plan, explain, month)
     from infopt.reports.table_plan import plan_page
 
-    return plan_page(plan, explain)
+    return plan_page(plan, explain, month)
 
 
 def render_choices(choices: "Choices", form: Form, command: str) -> str:

@@ -9,8 +9,10 @@ from rich.text import Text
 
 from infopt.reports import words
 from infopt.reports.estimate_words import estimate_rows
+from infopt.reports.month_words import month_rows
 from infopt.reports.screen import terminal_width
 from infopt.reports.terminal import STYLES, bar, facts, heading, listed, to_text
+from infopt.studies.cost import Month, NoMonth
 from infopt.studies.planning import Plan
 from infopt.units import (
     format_bytes,
@@ -26,12 +28,12 @@ COLOURS = {"weights": "blue", "kv": "magenta", "margin": "bright_black", "free":
 OTHER_COLOUR = "yellow"
 
 
-def plan_page(plan: Plan, explain: bool = False) -> str:
+def plan_page(plan: Plan, explain: bool = False, month: Month | NoMonth | None = None) -> str:
     """The page: what was asked, the verdict, three ledgers, and what the reader must know."""
-    return to_text(_parts(plan, explain))
+    return to_text(_parts(plan, explain, month))
 
 
-def _parts(plan: Plan, explain: bool) -> Iterator[RenderableType]:
+def _parts(plan: Plan, explain: bool, month: Month | NoMonth | None) -> Iterator[RenderableType]:
     yield Text(words.title(plan), style="bold")
     yield facts(
         [
@@ -54,6 +56,10 @@ def _parts(plan: Plan, explain: bool) -> Iterator[RenderableType]:
     yield heading("ESTIMATE", "what to expect, with the interval of nine in ten measurements")
     yield facts(estimate_rows(plan))
     yield ""
+    if month is not None:
+        yield heading("MONTH", "of this load on deployments like this one")
+        yield facts(month_rows(plan, month))
+        yield ""
     yield from _ending(plan)
     if explain:
         from infopt.reports.explain import explanation_parts

@@ -1,10 +1,12 @@
 """Cost and energy: the price of a request divided between prompt and answer, and joules of a token."""
 
 import json
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,8 @@ from infopt.ledgers.cost import attributed_prices, prefill_share, usd_per_millio
 from infopt.ledgers.energy import Power, energy, parse_power
 from infopt.ledgers.estimate import Estimate
 from infopt.profiles.resolve import resolve_model
+from infopt.reports.schemas import schema_text
+from infopt.studies.cost import Load, Month, NoMonth, month
 from infopt.studies.planning import Cost, Plan, plan
 from infopt.studies.scenarios import Request
 
@@ -178,3 +182,100 @@ def test_the_page_says_what_prompts_cost_and_what_the_power_is(capsys: pytest.Ca
 def test_a_bad_power_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*PLAN, "h100:4", "--watts", "much"]) == 2
     assert capsys.readouterr().err.startswith("infopt: --watts 'much'")
+
+
+LOAD = Load(rate_per_s=5.0, baseline_usd=30000.0, one_off_usd=2000.0)
+
+
+def served_70b() -> Plan:
+    return planned("70b", "h100:4", input_tokens=2000, output_tokens=300, batch=32)
+
+
+def month_of(load: Load) -> Month:
+    found = month(served_70b(), load)
+    assert isinstance(found, Month)
+    return found
+
+
+@given(rate=st.floats(0.01, 500))
+def test_the_fewest_replicas_that_serve_the_rate_are_rented(rate: float) -> None:
+    found = month_of(Load(rate))
+    assert found.replicas * found.served_per_s >= rate * (1 - 1e-6)
+    assert found.replicas == 1 or (found.replicas - 1) * found.served_per_s < rate
+    assert 0 < found.busy_share <= 1 + 1e-6
+    assert found.gpus == 4 * found.replicas
+    assert found.usd == pytest.approx(found.replicas * cost_of(served_70b()).usd_per_hour * 730)
+
+
+def test_a_full_machine_costs_what_the_plan_says_and_an_idle_one_more() -> None:
+    price = cost_of(served_70b()).usd_per_million_output_tokens
+    full = month_of(Load(month_of(LOAD).served_per_s))
+    assert (full.replicas, full.usd_per_million_output_tokens) == (1, pytest.approx(price))
+    half = month_of(Load(full.served_per_s / 2))
+    assert half.usd_per_million_output_tokens == pytest.approx(2 * full.usd_per_million_output_tokens)
+
+
+def test_saving_and_payback_are_against_the_baseline() -> None:
+    found = month_of(LOAD)
+    assert found.saving_usd == pytest.approx(30000 - found.usd)
+    assert found.payback_months == pytest.approx(2000 / (30000 - found.usd))
+    dearer = month_of(replace(LOAD, baseline_usd=100.0))
+    assert dearer.saving_usd is not None
+    assert dearer.saving_usd < 0
+    assert dearer.payback_months == math.inf
+    assert month_of(Load(5.0)).saving_usd is None
+    assert month_of(Load(5.0, one_off_usd=10.0)).payback_months is None
+
+
+def test_hours_scale_the_rent_and_nothing_else() -> None:
+    whole, part = month_of(Load(5.0)), month_of(Load(5.0, hours=73.0))
+    assert part.usd == pytest.approx(whole.usd / 10)
+    assert part.replicas == whole.replicas
+    assert part.usd_per_million_output_tokens == pytest.approx(whole.usd_per_million_output_tokens)
+
+
+@pytest.mark.parametrize(
+    ("hw", "says"),
+    [("mi250x", "--price mi250x=USD"), ("l4", "no measurements"), ("h100:4", "does not fit")],
+)
+def test_without_price_or_estimate_a_month_says_why(hw: str, says: str) -> None:
+    model = "405b" if hw == "h100:4" else "8b"
+    found = month(planned(model, hw, context_tokens=4096), LOAD)
+    assert isinstance(found, NoMonth)
+    assert says in found.reason
+
+
+MONTHLY = (*PLAN, "h100:4", "--monthly", "5/s", "--baseline-usd", "$30000", "--one-off-usd", "2000")
+
+
+def test_a_month_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {}
+    for form in ("table", "json", "csv", "md"):
+        assert run([*MONTHLY, "--format", form]) == 0
+        texts[form] = capsys.readouterr().out
+    data = json.loads(texts["json"])
+    jsonschema.validate(data, json.loads(schema_text("plan")))
+    assert data["month"]["replicas"] == 2
+    assert data["month"]["usd"] == pytest.approx(2 * 730 * data["cost"]["usd_per_hour"])
+    assert max(len(line) for line in texts["table"].splitlines()) <= 80
+    for form in ("table", "md"):
+        assert "$23,301.60 a month" in texts[form]
+    assert "month.payback_months" in texts["csv"].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((*PLAN, "h100:4", "--baseline-usd", "5"), "--monthly 5/s"),
+        ((*PLAN, "h100:4", "--monthly", "5"), "a unit is needed"),
+        ((*PLAN, "h100:4", "--monthly", "5/s", "--hours", "9000"), "at most 744"),
+        (("plan", "--model", "70b", "--monthly", "5/s"), "--hw"),
+    ],
+)
+def test_a_month_that_cannot_be_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    assert run(list(arguments)) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
