@@ -2,19 +2,20 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from infopt.cli import app, emit, verdict_status
+from infopt.cli import app, command, emit, tell, verdict_status
 from infopt.cli_options import Context, Online, OutputOptions, length, number, share, takes
 from infopt.errors import InfoptError
 from infopt.units import parse_rate_per_s, parse_seconds, parse_usd
 
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
+    from infopt.reports.emit import EmitForm
     from infopt.studies.scenarios import Request
-    from infopt.studies.search import Targets
+    from infopt.studies.search import Search, Targets
 
 
 SEARCH_STATUSES = (
@@ -148,6 +149,32 @@ class SearchOptions:
         return [apply_prices(choice, prices) for choice in choices]
 
 
+def check_emission(form: str | None, out: Path | None, printed: bool) -> None:
+    """Refuse options that contradict each other: standard output holds one thing."""
+    if form is None and out is not None:
+        raise InfoptError(f"--out {out}: say what is written there with --emit helm, k8s or compose")
+    if form is not None and out is None and printed:
+        raise InfoptError("--emit prints the file itself: with --out FILE it goes there, and the search is printed")
+
+
+def emitted(result: "Search", row: int, form: "EmitForm", out: Path | None) -> bool:
+    """Write or print the deployment of a row; whether standard output is thereby used up."""
+    if result.binding:
+        if out is None:
+            tell([f"nothing is emitted: {result.binding.text}"])
+        return out is None
+    from infopt.reports.emit import emit_text
+
+    text = emit_text(result, row, form, command())
+    if out is None:
+        emit(text.removesuffix("\n"))
+        return True
+    from infopt.reports.files import write_text
+
+    write_text(out, text)
+    return False
+
+
 @app.command(epilog=SEARCH_STATUSES)
 @takes(SearchOptions, OutputOptions)
 def search(
@@ -158,6 +185,11 @@ def search(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the front here (.svg, .png, .pdf).")
     ] = None,
+    emit_form: Annotated[
+        Literal["helm", "k8s", "compose"] | None,
+        typer.Option("--emit", help="The deployment of the row as a file, printed or written to --out."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.yaml", help="Where --emit writes.")] = None,
     allow_undetermined: Annotated[
         bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")
     ] = False,
@@ -168,6 +200,7 @@ def search(
     infopt search --model 70b --ttft 500ms --tpot 40ms --rate 5/s --isl 2000 --osl 300
     infopt search --model 8b --tpot 20ms --rate 300/min --isl 1k --osl 256 --hw h100,h200 --budget 20/h
     infopt search --model 8b --tpot 20ms --rate 5/s --isl 1k --osl 256 --hw h200 --row 2 --explain
+    infopt search --model 8b --tpot 20ms --rate 5/s --isl 1k --osl 256 --hw h200 --emit k8s --out deployment.yaml
 
     Every accelerator, placement, number format and concurrency is looked at; the Pareto front is printed.
     """
@@ -176,6 +209,7 @@ def search(
     from infopt.studies.search import plan_of
     from infopt.studies.search import search as study
 
+    check_emission(emit_form, out, printed=output.form != "table" or explain)
     model = resolve_model(options.model, online=options.online)
     if plot is not None:
         from infopt.reports.search_plot import check
@@ -186,8 +220,11 @@ def search(
         from infopt.reports.search_plot import draw
 
         draw(result, plot)
+    status = verdict_status(plan_of(result.chosen).fits if result.front else False, allow_undetermined)
+    if emit_form is not None and emitted(result, row or 1, emit_form, out):
+        raise typer.Exit(status)
     if result.front and (explain or row is not None):
         emit(render_search_row(result, row or 1, output.form, explain))
     else:
         emit(render_search(result, output.form))
-    raise typer.Exit(verdict_status(plan_of(result.chosen).fits if result.front else False, allow_undetermined))
+    raise typer.Exit(status)

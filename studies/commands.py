@@ -15,11 +15,15 @@ CONFIG_FILE = "engine.yaml"
 class Command:
     """A shell command that starts one replica, and what must be done by hand.
 
-    parts  the program with its fixed arguments, then each option with its value; quoted for a shell
+    parts   the program with its fixed arguments, then each option with its value; quoted for a shell
+    words   the same as the program receives it
+    config  text of the configuration file that the words name; empty where there is none
     """
 
     parts: tuple[str, ...]
     notes: tuple[str, ...]
+    words: tuple[str, ...]
+    config: str
 
     @property
     def text(self) -> str:
@@ -31,7 +35,7 @@ def serve_command(s: Scenario) -> Command:
     known = engine_flags(s.engine.engine)
     model, notes = _model(s, known)
     told = facts(s, known)
-    parts = [shlex.join(word.format(model=model) for word in known.start)]
+    words = [[word.format(model=model) for word in known.start]]
     config: dict[str, str] = {}
     for flag in known.flags:
         value = told[flag.fact]
@@ -40,11 +44,16 @@ def serve_command(s: Scenario) -> Command:
         if flag.config_key:
             config[flag.config_key] = value
         else:
-            parts.append(flag.flag if flag.bare else shlex.join([flag.flag, value]))
+            words.append([flag.flag] if flag.bare else [flag.flag, value])
     if config:
-        parts.append(shlex.join([known.config_flag, CONFIG_FILE]))
-        parts.insert(0, f"printf {shlex.quote(_yaml(config))} > {CONFIG_FILE} &&")
-    return Command(tuple(parts), (*notes, *_placement_notes(s)))
+        words.append([known.config_flag, CONFIG_FILE])
+    parts = [shlex.join(group) for group in words]
+    text = _yaml(config)
+    if text:
+        quoted = shlex.quote(text.replace("\n", "\\n"))
+        parts.insert(0, f"printf {quoted} > {CONFIG_FILE} &&")
+    flat = tuple(word for group in words for word in group)
+    return Command(tuple(parts), (*notes, *_placement_notes(s)), flat, text)
 
 
 def facts(s: Scenario, known: EngineFlags) -> dict[str, str | None]:
@@ -123,4 +132,4 @@ def _yaml(config: dict[str, str]) -> str:
     for key, value in config.items():
         outer, _, inner = key.partition(".")
         lines += [f"{outer}:", f"  {inner}: {value}"] if inner else [f"{outer}: {value}"]
-    return "\\n".join(lines) + "\\n"
+    return "".join(f"{line}\n" for line in lines)
