@@ -24,7 +24,7 @@ from infopt.profiles.formats import weight_bits_by_part
 from infopt.studies.commands import CONFIG_FILE, Command, serve_command
 from infopt.studies.planning import Plan
 from infopt.studies.search import Deployment
-from infopt.studies.search_space import machine_devices
+from infopt.studies.search_space import NODE_DEVICES
 
 GIB = 2**30
 SHM_GIB_PER_DEVICE = 2
@@ -93,9 +93,11 @@ def launch(d: Deployment, plan: Plan) -> Launch:
     named = command.words[known.start.index("{model}")]
     local = known.model_is_file or os.path.exists(named)
     model = f"{MODELS}/{os.path.basename(os.path.abspath(named))}" if local else named
-    machines, each = d.machines, s.gpus // d.machines
-    if machines > 1:
-        _check_stages(s, machines)
+    # A pod and a Compose file are of one node, also where links reach further.
+    node = s.accelerator.devices_per_node or NODE_DEVICES
+    machines = -(-s.gpus // node)
+    each = s.gpus // machines
+    _check_machines(s, machines)
     disk = _checkpoint_bytes(s)
     shm = SHM_GIB_PER_DEVICE * each if s.gpus > 1 else 0
     start, args = _words(known, command, images, model)
@@ -114,7 +116,7 @@ def launch(d: Deployment, plan: Plan) -> Launch:
         gpus=s.gpus,
         tp=s.tp,
         machines=machines,
-        machine_devices=machine_devices(s.accelerator),
+        machine_devices=node,
         resource=resource_name(s.accelerator.id),
         product=product,
         sliced=SLICE in s.accelerator.id,
@@ -140,9 +142,14 @@ def _images(s: Scenario) -> EngineImages:
     return images
 
 
-def _check_stages(s: Scenario, machines: int) -> None:
-    """Several machines are written only where each holds whole pipeline stages."""
-    if s.dp > 1 or s.pp % machines or s.gpus % machines:
+def _check_machines(s: Scenario, machines: int) -> None:
+    """Several machines are written only where each holds whole pipeline stages; slices of a GPU never work together."""
+    if SLICE in s.accelerator.id and s.gpus > 1:
+        raise InfoptError(
+            f"--emit: a replica of {s.gpus} slices ({s.accelerator.id}) cannot start, for slices have no link; choose "
+            "a row of one device a replica with --row, or --max-gpus 1"
+        )
+    if machines > 1 and (s.dp > 1 or s.pp % machines or s.gpus % machines):
         raise InfoptError(
             f"--emit: a replica of {s.gpus} devices spans {machines} machines and is no pipeline over them (tp {s.tp}, "
             f"pp {s.pp}, dp {s.dp}); choose a row of one machine with --row, or start it by hand"
@@ -190,6 +197,8 @@ def _notes(found: Launch, s: Scenario, command: Command) -> list[str]:
     notes = [note for note in command.notes if "own multi-node start" not in note]
     if found.local:
         notes.append(f"{found.model}: put it into the volume or folder `models`")
+    if found.sliced:
+        notes.append(f"{found.resource}: the device plugin names slices like this with its strategy `mixed`")
     if s.text_only:
         notes.append("planned without vision and audio encoders: tell the engine not to load them")
     if found.product is None:

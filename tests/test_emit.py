@@ -1,5 +1,6 @@
 """Emitted deployments: what is in the file is what was planned, read back by a reader that knows no writer."""
 
+import json
 import os
 import re
 import shlex
@@ -32,6 +33,11 @@ from infopt.studies.search import Deployment, Search, Targets, plan_of, row_of, 
 
 FORMS: tuple[EmitForm, ...] = ("helm", "k8s", "compose")
 COMMAND = "infopt search --model 70b"
+LLAMA = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+    "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}  # fmt: skip
 RELEASES = {"vllm": "0.19.1", "sglang": "0.5.18", "tensorrt-llm": "1.2.1", "llama.cpp": "b11459"}
 
 
@@ -286,6 +292,55 @@ def test_an_older_engine_does_not_start_over_machines() -> None:
     result = searched("405b", hw="h100", weights="bf16", engine_version="0.12.0")
     with pytest.raises(InfoptError, match=r"from 0\.13\.0 on"):
         emitted(result, "k8s")
+
+
+def test_a_machine_is_a_node_also_where_links_reach_further() -> None:
+    """Four GB200 are on a node, 72 in one link domain: a pod has the four."""
+    result = searched("deepseek-v3", hw="gb200")
+    narrow = launch(result.chosen, plan_of(result.chosen))
+    assert (narrow.gpus, narrow.machines, narrow.machine_devices) == (4, 1, 4)
+    wide = next(d for d in result.front if d.replica.gpus == 8)
+    assert wide.machines == 1
+    with pytest.raises(InfoptError, match="8 devices spans 2 machines"):
+        launch(wide, plan_of(wide))
+
+
+def test_slices_start_alone_only() -> None:
+    result = searched("8b", hw="h100 2g.20gb")
+    text, documents = emitted(result, "helm")
+    (spec,) = documents[0]["servingEngineSpec"]["modelSpec"]
+    assert (spec["requestGPUType"], spec["requestGPU"]) == ("nvidia.com/mig-2g.20gb", 1)
+    assert "strategy `mixed`" in text
+    _, k8s = emitted(result, "k8s")
+    assert container_of(k8s)["resources"]["limits"] == {"nvidia.com/mig-2g.20gb": "1"}
+    with pytest.raises(InfoptError, match="slices are named"):
+        emitted(result, "compose")
+    together = searched("8b", hw="h100 1g.10gb")
+    with pytest.raises(InfoptError, match="slices have no link"):
+        emitted(together, "k8s")
+
+
+def test_a_model_of_this_machine_comes_from_a_volume(tmp_path: Path) -> None:
+    """Paths of the planner's machine mean nothing in a container."""
+    folder = tmp_path / "my $model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    request = Request(input_tokens=500, output_tokens=100)
+    result = search(resolve_model(str(folder)), request, [resolve_hardware("h200")], Targets(tpot_s=0.1))
+    _, k8s = emitted(result, "k8s")
+    container = container_of(k8s)
+    assert container["args"][0] == "/models/my $model"
+    assert container["env"] == []
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/models"]
+    _, (file,) = emitted(result, "compose")
+    service = file["services"]["replica-1"]
+    assert service["command"][0] == "/models/my $$model"
+    assert service["volumes"] == ["./models:/models:ro"]
+    _, (values,) = emitted(result, "helm")
+    (spec,) = values["servingEngineSpec"]["modelSpec"]
+    assert spec["modelURL"] == "/models/my $model"
+    assert spec["extraVolumeMounts"][0]["mountPath"] == "/models"
+    assert str(tmp_path) not in yaml.safe_dump([k8s, file, values])
 
 
 @pytest.mark.parametrize("engine", [name for name in engine_names() if name != "vllm"])
