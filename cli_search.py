@@ -22,6 +22,11 @@ SEARCH_STATUSES = (
     "Exit status: 0 good, 1 nothing meets the targets, 2 wrong usage or unreadable input, "
     "4 undetermined (a fact is missing, or nothing was measured there)."
 )
+EmitOption = Annotated[
+    Literal["helm", "k8s", "compose"] | None,
+    typer.Option("--emit", help="The deployment of the row as a file, printed or written to --out."),
+]
+EmitFile = Annotated[Path | None, typer.Option("--out", metavar="FILE.yaml", help="Where --emit writes.")]
 
 
 def duration(option: str) -> Any:
@@ -185,11 +190,8 @@ def search(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the front here (.svg, .png, .pdf).")
     ] = None,
-    emit_form: Annotated[
-        Literal["helm", "k8s", "compose"] | None,
-        typer.Option("--emit", help="The deployment of the row as a file, printed or written to --out."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.yaml", help="Where --emit writes.")] = None,
+    emit_form: EmitOption = None,
+    out: EmitFile = None,
     allow_undetermined: Annotated[
         bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")
     ] = False,

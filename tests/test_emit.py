@@ -305,6 +305,11 @@ def test_a_machine_is_a_node_also_where_links_reach_further() -> None:
         launch(wide, plan_of(wide))
 
 
+def test_images_are_of_one_vendor() -> None:
+    with pytest.raises(InfoptError, match=r"for nvidia devices, apple-m4-max.* is of apple"):
+        emitted(searched("8b", engine="llama.cpp", hw="apple-m4-max"), "k8s")
+
+
 def test_slices_start_alone_only() -> None:
     result = searched("8b", hw="h100 2g.20gb")
     text, documents = emitted(result, "helm")
