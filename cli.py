@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from infopt import __version__
-from infopt.cli_options import Context, MonthOptions, Online, OutputOptions, ScenarioOptions, takes
+from infopt.cli_options import Context, LadderOptions, MonthOptions, Online, OutputOptions, ScenarioOptions, takes
 from infopt.errors import InfoptError
 
 GOOD, FAILS, WRONG_USAGE, UNDETERMINED, INTERRUPTED = 0, 1, 2, 4, 130
@@ -48,10 +48,11 @@ def root(
 
 
 @app.command(epilog=STATUSES)
-@takes(ScenarioOptions, MonthOptions, OutputOptions)
+@takes(ScenarioOptions, MonthOptions, LadderOptions, OutputOptions)
 def plan(
     scenario: ScenarioOptions,
     monthly: MonthOptions,
+    ladder: LadderOptions,
     output: OutputOptions,
     explain: Annotated[bool, typer.Option("--explain", help="Every term with formula, numbers and source.")] = False,
     compare: Annotated[
@@ -69,17 +70,19 @@ def plan(
     infopt plan --model 70b --ctx 32k --hw h100:4 --batch 8 --explain
     infopt plan --model ./config.json --hw "2x rtx 4090" --weights int4 --json
     infopt plan --model 70b --isl 2k --osl 300 --compare "--hw h100:4" "--hw h200:2 --weights fp8"
+    infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --batch 32 --monthly 5/s --baseline-usd 30000
+    infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --ladder
 
-    32k means 32768 tokens. Times are floors (at least this long), not estimates.
+    32k means 32768 tokens. Times are floors (at least this long) but for those of the estimate.
     """
     from infopt.profiles.resolve import resolve_model
 
     if monthly.load() is not None and (compare is not None or scenario.hw is None):
         raise InfoptError("--monthly is of one deployment: name it with --hw, and leave --compare out")
-    if compare is not None:
-        from infopt.cli_compare import compared
-
-        text, fits = compared(scenario, *compare, output.form)
+    if ladder.asked and (compare is not None or explain or monthly.load() is not None):
+        raise InfoptError("--ladder is a page of its own: leave --compare, --explain and --monthly out")
+    if ladder.asked or compare is not None:
+        text, fits = other_page(scenario, ladder, compare, output)
         emit(text)
         raise typer.Exit(verdict_status(fits, allow_undetermined))
     model = resolve_model(scenario.model, online=scenario.online)
@@ -97,6 +100,19 @@ def plan(
         text, fits = render_plan(result, output.form, explain, monthly.month(result)), result.fits
     emit(text)
     raise typer.Exit(verdict_status(fits, allow_undetermined))
+
+
+def other_page(
+    scenario: ScenarioOptions, ladder: LadderOptions, compare: tuple[str, str] | None, output: OutputOptions
+) -> tuple[str, bool | None]:
+    """Pages of `plan` that are not one plan: the cost ladder, two plans beside each other."""
+    if compare is None:
+        from infopt.cli_ladder import laddered
+
+        return laddered(scenario, ladder, output.form)
+    from infopt.cli_compare import compared
+
+    return compared(scenario, *compare, output.form)
 
 
 models = typer.Typer(help="List, show and import models.", rich_markup_mode=None)

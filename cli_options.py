@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from infopt.errors import InfoptError
-from infopt.units import parse_count, parse_rate_per_s, parse_share, parse_tokens, parse_usd
+from infopt.units import parse_count, parse_rate_per_s, parse_seconds, parse_share, parse_tokens, parse_usd
 
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
     from infopt.studies.cost import Load, Month, NoMonth
+    from infopt.studies.ladder import Knobs
     from infopt.studies.planning import Plan
     from infopt.studies.scenarios import Request
 
@@ -228,6 +229,54 @@ class MonthOptions:
         from infopt.studies.cost import month
 
         return month(plan, load)
+
+
+@dataclass(frozen=True, slots=True)
+class LadderOptions:
+    """What the steps of the cost ladder take for granted."""
+
+    ladder: Annotated[bool, typer.Option("--ladder", help="Document 3's cost steps here, beside its own figures.")] = (
+        False
+    )
+    tpot: Annotated[
+        str | None, typer.Option("--tpot", metavar="TIME", help="Most time per output token on the ladder, 40ms.")
+    ] = None
+    drafted: Annotated[int | None, number("--drafted", "Tokens drafted on the ladder; the document has 5.")] = None
+    acceptance: Annotated[
+        float | None,
+        typer.Option(
+            "--acceptance", parser=share("--acceptance"), metavar="SHARE", help="Of drafted tokens; default 70%."
+        ),
+    ] = None
+    cache_hits: Annotated[
+        float | None,
+        typer.Option(
+            "--cache-hits", parser=share("--cache-hits"), metavar="SHARE", help="Of prompt tokens; default 70%."
+        ),
+    ] = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether the ladder is asked for; its options alone are refused."""
+        given = (
+            ("--tpot", self.tpot),
+            ("--drafted", self.drafted),
+            ("--acceptance", self.acceptance),
+            ("--cache-hits", self.cache_hits),
+        )
+        for option, value in given:
+            if value is not None and not self.ladder:
+                raise InfoptError(f"{option} without --ladder: it belongs to the ladder's steps")
+        return self.ladder
+
+    def knobs(self) -> "Knobs":
+        """The options as the study takes them."""
+        from infopt.studies.ladder import Knobs
+
+        target = None if self.tpot is None else parse_seconds(self.tpot, "--tpot")
+        if target == 0:
+            raise InfoptError("--tpot 0: a target must be more than 0; without --tpot there is none")
+        return Knobs(target, self.acceptance, self.drafted, self.cache_hits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from infopt.studies.choices import Choices
     from infopt.studies.compare import Comparison
     from infopt.studies.cost import Month, NoMonth
+    from infopt.studies.ladder import Ladder
     from infopt.studies.model_view import ModelView
     from infopt.studies.planning import Plan
     from infopt.studies.reproduce import Item
@@ -197,3 +198,14 @@ def render_search(result: "Search", form: Form) -> str:
     if form == "csv":
         return _table(report.rows(result), form)
     return report.markdown(result) if form == "md" else report.page(result)
+
+
+def render_ladder(found: "Ladder", form: Form) -> str:
+    """The cost ladder beside the document's."""
+    from infopt.reports import ladder_report as report
+
+    if form == "json":
+        return _json(report.as_dict(found))
+    if form == "csv":
+        return _table(report.rows(found), form)
+    return report.markdown(found) if form == "md" else report.page(found)

@@ -107,7 +107,7 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
     memory = memory_ledger(s)
     bandwidth = bandwidth_ledger(s)
     compute = compute_ledger(s, bandwidth)
-    measured = _measured(s, request)
+    measured = own_constants(s, request)
     expected = estimate(s, memory, bandwidth, measured)
     told = (Caveat("calibration", f"estimate calibrated by {measured.source}"),) if measured else ()
     remedies = tuple(_remedies(built, hardware, request, memory)) if explain_fit and memory.fits is not True else ()
@@ -126,7 +126,7 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
     )
 
 
-def _measured(s: Scenario, request: Request) -> StepConstants | None:
+def own_constants(s: Scenario, request: Request) -> StepConstants | None:
     """Step-time constants made to fit the user's measured points, None where none are given."""
     if not request.points:
         return None
