@@ -125,6 +125,9 @@ def report(name: str, found: list[Sample], terms: tuple[str, ...], write: bool) 
         print(f"  up to {band.sequences} sequences: measured / predicted {band.low:.2f} to {band.high:.2f}")
     first, ttft_error = fit_first_token(found, coefficients)
     print(f"  first token: in sample {ttft_error:.1%}, {first}")
+    model = whole_request_errors(found, terms, [sample.family for sample in found])
+    gpu = whole_request_errors(found, terms, [sample.row.gpu for sample in found])
+    print(f"  whole request: model left out {model:.1%}, GPU {gpu:.1%}")
     if write:
         store(name, coefficients, bands, first, error, found)
 
@@ -143,6 +146,20 @@ def concurrency_bands(found: list[Sample], ratio: np.ndarray) -> Iterator[Band]:
 def fit_first_token(found: list[Sample], coefficients: dict[str, float]) -> tuple[FirstToken, float]:
     constants = UNIT.model_copy(update={**dict.fromkeys(DENSE + MIXTURE, 0.0), **coefficients})
     known = [sample for sample in found if sample.ttft_s]
+    a, y = first_token_columns(known, coefficients), np.array([sample.ttft_s for sample in known])
+    x = solve(a, y, np.zeros(len(FIRST)))
+    ratio = y / (a @ x)
+    low, high = np.quantile(ratio, (0.05, 0.95))
+    values = {name: float(value) for name, value in zip(FIRST, x, strict=True)}
+    first = FirstToken(**values, low=round(float(low), 3), high=round(float(high), 3))
+    check = first_token_s(known[0].shape, constants.model_copy(update={"first_token": first}), a[0][0], 1, 1)
+    if not np.isfinite(check):
+        raise SystemExit("the first-token formula is not finite")
+    return first, float(np.mean(np.abs(a @ x - y) / y))
+
+
+def first_token_columns(known: list[Sample], coefficients: dict[str, float]) -> np.ndarray:
+    """The parts of a first token at one unit of each coefficient, in the order of FIRST."""
     rows = []
     for sample in known:
         s = sample.scenario
@@ -151,16 +168,25 @@ def fit_first_token(found: list[Sample], coefficients: dict[str, float]) -> tupl
         work = float(s.input_tokens * s.model.layers * s.model.hidden)
         others = s.sharing_batch - 1
         rows.append([tpot, sample.shape.kernels, prompt, work, others * prompt, others * work])
-    a, y = np.array(rows, dtype=float), np.array([sample.ttft_s for sample in known])
-    x = solve(a, y, np.zeros(6))
-    ratio = y / (a @ x)
-    low, high = np.quantile(ratio, (0.05, 0.95))
-    values = {name: float(value) for name, value in zip(FIRST, x, strict=True)}
-    first = FirstToken(**values, low=round(float(low), 3), high=round(float(high), 3))
-    check = first_token_s(known[0].shape, constants.model_copy(update={"first_token": first}), rows[0][0], 1, 1)
-    if not np.isfinite(check):
-        raise SystemExit("the first-token formula is not finite")
-    return first, float(np.mean(np.abs(a @ x - y) / y))
+    return np.array(rows, dtype=float)
+
+
+def whole_request_errors(found: list[Sample], terms: tuple[str, ...], groups: list[str]) -> float:
+    """Mean error of TTFT + OSL x TPOT, both fitted without the group that is predicted."""
+    known = [(sample, group) for sample, group in zip(found, groups, strict=True) if sample.ttft_s]
+    low = np.array([1.0 if term == "traffic_ratio" else 0.0 for term in terms])
+    errors = []
+    for label in sorted({group for _, group in known}):
+        fit, test = [s for s, g in known if g != label], [s for s, g in known if g == label]
+        a = np.array([[sample.columns[term] for term in terms] for sample in fit])
+        steps = dict(zip(terms, solve(a, np.array([sample.tpot_s for sample in fit]), low), strict=True))
+        first = solve(first_token_columns(fit, steps), np.array([s.ttft_s for s in fit]), np.zeros(len(FIRST)))
+        for sample, ttft_s in zip(test, first_token_columns(test, steps) @ first, strict=True):
+            osl = sample.scenario.output_tokens
+            tpot_s = sum(sample.columns[term] * value for term, value in steps.items())
+            measured_s = float(sample.ttft_s or 0) + osl * sample.tpot_s
+            errors.append(abs(ttft_s + osl * tpot_s - measured_s) / measured_s)
+    return float(np.mean(errors))
 
 
 def measured_formats(found: list[Sample], newest: bool) -> list[str]:
