@@ -19,14 +19,14 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from fit_speed import UNIT
+from fit_speed import UNIT, measured_range
 from least_error import best, left_out
 
 from infopt.errors import InfoptError
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, prompt_fill_ratio, prompt_parts_s, step_shape, step_terms_s
-from infopt.profiles.step_constants import FOLDER, Band, FirstToken, StepConstants
+from infopt.profiles.step_constants import FOLDER, Band, FirstToken, Measured, StepConstants
 from infopt.studies.speed_single import (
     cached_tokens,
     first_token_seconds,
@@ -220,7 +220,9 @@ def report(path: Path, family: Family, write: bool) -> list[np.ndarray]:
         ratios = np.concatenate([(y / p)[mine] for p in (grid[at] @ x, by_model, by_gpu)])
         first = fit_first_token(path, release)
         if write:
-            store(family, release, family.grid[at], x, ratios[~np.isnan(ratios)], errors, mine, first)
+            steps = [sample.scenario for sample in found if sample.release == release]
+            measured = measured_range(steps, [s for _, _, s in prompts(path, release)])
+            store(family, release, family.grid[at], x, ratios[~np.isnan(ratios)], errors, mine, first, measured)
     return errors
 
 
@@ -300,6 +302,7 @@ def store_first_tokens(path: Path, write: bool) -> None:
         "most_sequences": 0,
         "bands": [],
         "first_token": first,
+        "measured": measured_range([], [s for _, _, s in prompts(path, FIRST_TOKENS)]),
         "source": "bench/fit_local.py on first tokens of single requests, TensorRT-LLM 0.5 and LMDeploy 0.2",
     }
     if write:
@@ -337,6 +340,7 @@ def store(
     errors: list[np.ndarray],
     mine: np.ndarray,
     first: FirstToken | None,
+    measured: Measured,
 ) -> None:
     low, high = np.quantile(ratios, (0.05, 0.95))
     shown = [f"{np.nanmean(e[mine]):.1%}" if np.any(~np.isnan(e[mine])) else "not testable" for e in errors]
@@ -344,6 +348,7 @@ def store(
         update={
             "prompt_by_cycles": first is not None,
             "first_token": first,
+            "measured": measured,
             "bands": [Band(sequences=1, low=float(low), high=float(high))],
             "source": f"bench/fit_local.py on {int(mine.sum())} single-stream rows ({family.name}, {release.record}); "
             f"error {shown[0]} in sample, {shown[1]} model left out, {shown[2]} GPU type left out",

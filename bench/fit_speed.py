@@ -9,7 +9,7 @@ measured over predicted by concurrency. --write stores the records of profiles/d
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from least_error import left_out, solve
 from infopt.errors import InfoptError
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, step_shape, step_terms_s
-from infopt.profiles.step_constants import FOLDER, Band, FirstToken, StepConstants
+from infopt.profiles.step_constants import FOLDER, Band, FirstToken, Measured, StepConstants
 from infopt.studies.speed_truth import SpeedRow, read_speed_rows, served_scenario
 
 BANDS = (4, 16, 64, 10**9)
@@ -32,6 +32,7 @@ UNIT = StepConstants(
     first_token=FirstToken(
         steps=0.0, kernel_s=0.0, prefill_ratio=0.0, token_s=0.0, queue_ratio=0.0, queue_token_s=0.0, low=1.0, high=1.0
     ),
+    measured=Measured(sequences=[1, 1], devices=[1, 1], stages=[1, 1], pcie=False),
     source="",
 )  # fmt: skip
 MIXTURE = ("traffic_ratio", "kv_extra_ratio", "kernel_s", "kernel_before_cc10_s", "kernel_fp8_cc10_s", "prefill_ratio",
@@ -195,6 +196,23 @@ def measured_formats(found: list[Sample], newest: bool) -> list[str]:
     return sorted(seen | {"bf16", "fp16"})
 
 
+def measured_range(steps: Sequence[Scenario], prompts: Sequence[Scenario]) -> Measured:
+    """What the rows of a fit had: `steps` with times per token, `prompts` with first tokens."""
+
+    def span(values: list[float]) -> list[int]:
+        return [round(min(values)), round(max(values))]
+
+    every = [*steps, *prompts]
+    return Measured(
+        sequences=span([s.sharing_batch for s in every]),
+        devices=span([s.tp * s.pp * s.sharing_replicas for s in every]),
+        stages=span([s.pp for s in every]),
+        prompt_tokens=span([s.input_tokens for s in prompts]) if prompts else None,
+        context_tokens=span([s.decode_context_tokens for s in steps]) if steps else None,
+        pcie=any(s.tp > 1 and s.accelerator.link is None for s in every),
+    )
+
+
 def store(
     name: str,
     coefficients: dict[str, float],
@@ -220,6 +238,9 @@ def store(
         **{term: float(f"{value:.4g}") for term, value in {**coefficients, **zero}.items()},
         "bands": [band.model_dump() for band in bands],
         "first_token": {k: float(f"{v:.4g}") for k, v in first.model_dump(exclude_none=True).items()},
+        "measured": measured_range(
+            [sample.scenario for sample in found], [sample.scenario for sample in found if sample.ttft_s]
+        ).model_dump(),
         "source": source,
     }
     StepConstants.model_validate(record)

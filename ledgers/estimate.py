@@ -6,6 +6,7 @@ below the floor. Where nothing was measured on the engine, the memory class or t
 sequences are asked for than fit, there is no estimate but a reason.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from infopt.frozen import dataclass
@@ -15,7 +16,7 @@ from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
-from infopt.profiles.step_constants import Band, StepConstants, step_constants
+from infopt.profiles.step_constants import Band, Measured, StepConstants, step_constants
 
 Bound = Literal["weights", "kv", "compute", "link", "overhead", "prefill"]
 # Which of the bounds a term of the step belongs to.
@@ -40,6 +41,7 @@ class Estimate:
     prompt_work_s  what one prompt takes of its replica's time, of the whole deployment's where replicas share experts
     bound          the largest of weights, kv, compute, overhead and prefill
     source         the constants and their errors
+    extrapolated   where the scenario lies outside the measurements: there the interval is not measured
     """
 
     terms: tuple[Term, ...]
@@ -53,6 +55,7 @@ class Estimate:
     prompt_work_s: float
     bound: Bound
     source: str
+    extrapolated: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,25 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
         prompt_work_s=prompt_time_s(s, clock),
         bound=max(by_bound, key=lambda name: by_bound[name]),
         source=constants.source,
+        extrapolated=tuple(extrapolations(s, constants.measured)),
     )
+
+
+def extrapolations(s: Scenario, measured: Measured) -> Iterator[str]:
+    """Where a scenario is above the most that was measured, or below half of the least."""
+    sides = (
+        ("sequences at once", s.sharing_batch, measured.sequences),
+        ("devices of a replica", s.tp * s.pp * s.sharing_replicas, measured.devices),
+        ("pipeline stages", s.pp, measured.stages),
+        ("prompt tokens", s.input_tokens, measured.prompt_tokens),
+        ("tokens of context", round(s.decode_context_tokens), measured.context_tokens),
+    )
+    for name, asked, span in sides:
+        if span is not None and not span[0] / 2 <= asked <= span[1]:
+            among = f"{span[0]:,}" if span[0] == span[1] else f"{span[0]:,} to {span[1]:,}"
+            yield f"{name} {asked:,}, measured {among}"
+    if s.tp > 1 and s.accelerator.link is None and not measured.pcie:
+        yield "tensor parallelism over PCIe, measured over NVLink"
 
 
 def band_of(constants: StepConstants, sequences: int) -> Band:

@@ -40,6 +40,25 @@ class FirstToken(Record):
     chunk_tokens: int | None = None
 
 
+class Measured(Record):
+    """Least and most of what the measurements of a class had: what lies outside is extrapolated.
+
+    sequences       at once in one replica, or in those that share experts
+    devices         of one replica, or of those that share experts
+    stages          of a pipeline
+    prompt_tokens   of one request; None where no first token was measured
+    context_tokens  mean of a decode step; None where no step was measured
+    pcie            whether tensor parallelism over PCIe was among them
+    """
+
+    sequences: list[int]
+    devices: list[int]
+    stages: list[int]
+    prompt_tokens: list[int] | None = None
+    context_tokens: list[int] | None = None
+    pcie: bool
+
+
 class StepConstants(Record):
     """Coefficients of ledgers/step_time.py for a class of deployments.
 
@@ -63,6 +82,7 @@ class StepConstants(Record):
                       each device reach
     formats_before_cc10, formats_from_cc10  weight formats measured on devices of either side, None for any
     most_sequences    resident sequences up to which steps were measured, None for any, 0 where only first tokens were
+    measured          the range of the measurements
     """
 
     engines: list[str]
@@ -93,6 +113,7 @@ class StepConstants(Record):
     formats_from_cc10: list[str] | None = None
     bands: list[Band]
     first_token: FirstToken | None = None
+    measured: Measured
     source: str
 
     def measured_formats(self, compute_capability: float | None) -> list[str] | None:

@@ -26,7 +26,15 @@ def estimate_rows(plan: Plan) -> list[tuple[str, str]]:
         ("throughput", throughput_words(plan, e)),
         ("made of", terms_words(e)),
         ("bound by", BOUNDS[e.bound]),
+        *extrapolated_rows(e),
     ]
+
+
+def extrapolated_rows(e: Estimate) -> list[tuple[str, str]]:
+    """What of the scenario lies outside the measurements; no line where nothing does."""
+    return (
+        [("extrapolated", "; ".join(e.extrapolated) + "; there the interval is not measured")] if e.extrapolated else []
+    )
 
 
 def throughput_words(plan: Plan, e: Estimate) -> str:

@@ -142,13 +142,14 @@ def _estimate(plan: Plan) -> dict[str, Any]:
     e, keys = plan.estimate, ("tpot_s", "tpot_low_s", "tpot_high_s", "ttft_s", "ttft_low_s", "ttft_high_s")
     if not isinstance(e, Estimate):
         empty = dict.fromkeys((*keys, "output_tokens_per_s", "output_tokens_per_s_per_gpu"))
-        return {**empty, "bound": plan.bound, "terms_s": {}, "reason": e.reason}
+        return {**empty, "bound": plan.bound, "terms_s": {}, "extrapolated": [], "reason": e.reason}
     return {
         **{key: getattr(e, key) for key in keys},
         "output_tokens_per_s": e.output_tokens_per_s,
         "output_tokens_per_s_per_gpu": e.output_tokens_per_s / plan.scenario.gpus,
         "bound": e.bound,
         "terms_s": {term.name: term.value for term in e.terms},
+        "extrapolated": list(e.extrapolated),
         "reason": None,
     }
 

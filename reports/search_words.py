@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from infopt.ledgers.estimate import Estimate
+from infopt.reports.estimate_words import extrapolated_rows
 from infopt.reports.words import counted
 from infopt.studies.commands import Command, serve_command
 from infopt.studies.planning import Plan
@@ -150,12 +151,9 @@ def command_of(plan: Plan) -> Command:
 
 def notes(d: Deployment, plan: Plan) -> list[str]:
     """What must be known before trusting a row."""
-    s = plan.scenario
     found = [caveat.text for caveat in plan.caveats if caveat.id in ("context", "quality", "tight")]
-    if s.tp > 1 and (s.accelerator.link is None or "PCIe" in s.accelerator.link.type):
-        found.append(f"tp {s.tp} over PCIe: the constants were measured over NVLink, so collectives may take longer")
-    if s.pp > 1:
-        found.append("no pipeline is among the measured deployments: the estimate ignores its bubbles")
+    if isinstance(plan.estimate, Estimate):
+        found += [text for _, text in extrapolated_rows(plan.estimate)]
     if d.machines > 1:
         found.append(f"a replica spans {d.machines} machines: the time of links between them is not in the estimate")
     if d.headroom_share < 0.2:

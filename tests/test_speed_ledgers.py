@@ -78,6 +78,31 @@ def test_local_engines_are_refused_beyond_one_sequence():
     assert "one" in found.reason or "1 sequence" in found.reason
 
 
+def test_a_scenario_among_the_measurements_is_not_extrapolated():
+    s = placed("70b", "h100:4", "vllm", "fp8", input_tokens=2000, output_tokens=300, batch=32)
+    assert expected(s).extrapolated == ()
+
+
+@pytest.mark.parametrize(
+    ("hw", "changed", "told"),
+    [
+        ("h100:4", {"input_tokens": 32_000, "batch": 8}, "prompt tokens 32,000, measured 1,000 to 8,192"),
+        ("h100:4", {"batch": 1}, "sequences at once 1, measured 4 to 512"),
+        ("h100:4", {"tp": 2, "pp": 2}, "pipeline stages 2, measured 1"),
+        ("h100:16", {"tp": 16}, "devices of a replica 16, measured 1 to 8"),
+        ("h100-pcie-80gb:4", {}, "tensor parallelism over PCIe, measured over NVLink"),
+    ],
+)
+def test_what_lies_outside_the_measurements_is_told(hw, changed, told):
+    load = {"input_tokens": 2000, "output_tokens": 300, "batch": 32} | changed
+    assert told in expected(placed("70b", hw, "vllm", "fp8", **load)).extrapolated
+
+
+def test_replicas_of_a_dense_model_are_measured_one_by_one():
+    s = placed("70b", "h100:16", "vllm", "fp8", input_tokens=2000, output_tokens=300, batch=128, tp=4, dp=4)
+    assert expected(s).extrapolated == ()
+
+
 def test_arrays_beyond_what_was_measured_are_nan():
     s = replace(placed(), batch=np.array([1, 2, 8]))
     times = expected_times(s, clock(placed()), 0.0)
