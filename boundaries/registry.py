@@ -1,0 +1,51 @@
+"""The techniques, each a file of its own; a new one is a file and a line here."""
+
+from importlib import import_module
+from typing import cast
+
+from infopt.boundaries.conflicts import conflicts
+from infopt.boundaries.roots import break_evens
+from infopt.boundaries.situation import Situation
+from infopt.boundaries.technique import Boundary, Judgement, Technique
+from infopt.errors import unknown_name
+
+# Modules of this package that hold a TECHNIQUE, in the order of the documents.
+MODULES = ("kv_quantization",)
+
+
+def techniques() -> tuple[Technique, ...]:
+    """All of them."""
+    return tuple(_technique(module) for module in MODULES)
+
+
+def technique(text: str) -> Technique:
+    """The technique of a name: its id, an alias, or the only id that begins so."""
+    name = text.strip().lower().replace("_", "-").replace(" ", "-")
+    known = techniques()
+    exact = [t for t in known if name == t.id or name in t.aliases]
+    begins = [t for t in known if t.id.startswith(name)] if name else []
+    found = exact or begins
+    if len(found) == 1:
+        return found[0]
+    raise unknown_name("technique", text, [t.id for t in known], f"choose one of {', '.join(t.id for t in known)}")
+
+
+def _technique(module: str) -> Technique:
+    return cast(Technique, import_module(f"infopt.boundaries.{module}").TECHNIQUE)
+
+
+def judge(technique: Technique, situation: Situation) -> Judgement:
+    """The answer of a technique, blocked where it cannot be combined with what runs here."""
+    for conflict in conflicts(technique.id, situation):
+        return Judgement("impossible", None, conflict.text)
+    return technique.judge(situation)
+
+
+def bounded(technique: Technique, situation: Situation) -> Boundary:
+    """The answer with the values at which it flips."""
+    flips = tuple(
+        flip
+        for quantity in technique.quantities
+        for flip in break_evens(lambda other: judge(technique, other).verdict, quantity, situation)
+    )
+    return Boundary(technique, judge(technique, situation), flips)

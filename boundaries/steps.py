@@ -1,0 +1,228 @@
+"""How long a step takes when a technique changes what is in it, and how far that may be off.
+
+    step(B, n) = terms(B) + roof(B n) - roof(B)          B sequences that each bring n tokens (n = 1: plain decoding)
+    roof(T)    = max(weights(T) r_x / BW, T 2 P r_c / F)  + fitted costs of products and experts
+weights(T) counts the distinct experts T tokens hit; keys and values are read once per sequence, whatever n is. So a
+step of one token a sequence is the estimate's own, and more tokens cost nothing until the roof is reached.
+A measured curve of step times against tokens in the step replaces all of it.
+
+What is known of a step, from good to bad:
+    curve     measured on the machine
+    estimate  constants measured on this engine, memory class and kind of model; its interval is the estimate's
+    assumed   constants of the nearest class; the interval runs from the floor to twice its overhead
+    floor     bytes over bandwidth alone: gains are the most that is possible
+Ignored: attention products of drafted tokens (they share their sequence's reads).
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.ledgers.bandwidth import bandwidth_ledger
+from infopt.ledgers.estimate import Clock, band_of, step_clock
+from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, prompt_work_s, step_shape, step_terms_s
+from infopt.ledgers.traffic import distinct_experts, traffic
+from infopt.profiles.step_constants import StepConstants, step_constants
+
+Basis = Literal["curve", "estimate", "assumed", "floor"]
+# From good to bad.
+BASES: tuple[Basis, ...] = ("curve", "estimate", "assumed", "floor")
+BYTES = frozenset({"weights", "kv", "attention"})
+STALL = "prefill stall"
+# Class that lends its constants where none was measured: capability of the devices it was fitted on.
+LENDER = ("hbm", "nvidia", 9.0)
+# Overhead of lent constants may be this many times as much, or nothing.
+LENT_OVERHEAD_RATIO = 2.0
+
+Curve = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Step times of a placement at any batch, context and number of tokens a sequence.
+
+    basis     what they rest on; `reason` says why not better, `source` where the constants are from
+    overhead  multiplies everything that is neither bytes nor the stall of other prompts
+    traffic   multiplies the time of bytes
+    curve     (tokens in a step, seconds), rising in tokens
+    """
+
+    scenario: Scenario
+    basis: Basis
+    constants: StepConstants | None
+    shape: StepShape | None
+    overhead: float = 1.0
+    traffic: float = 1.0
+    stall: float = 1.0
+    curve: Curve = ()
+    reason: str = ""
+
+    def step_s(self, batch: float, context_tokens: float, tokens_per_sequence: float = 1.0) -> float:
+        """Seconds of one step, other requests' prompts left out."""
+        tokens = batch * tokens_per_sequence
+        if self.curve:
+            return interpolated(self.curve, tokens)
+        if self.shape is None or self.constants is None:
+            return self._floor_s(batch, context_tokens, tokens)
+        terms = self._terms(batch, context_tokens)
+        plain = sum(value for name, value in terms.items() if name != STALL)
+        return max(plain + self._roof_s(tokens) - self._roof_s(batch), self._floor_s(batch, context_tokens, tokens))
+
+    def tpot_s(self, batch: float, context_tokens: float) -> float:
+        """What one user waits per token: the step and the prompts of others."""
+        return self.step_s(batch, context_tokens) + self.stall_s(batch)
+
+    def stall_s(self, batch: float, cached_tokens: float = 0.0) -> float:
+        """Seconds per output token that prompts of other sequences take, less what is cached of them."""
+        s = self.scenario
+        if self.curve and self.shape is None:
+            return 0.0
+        return max(0.0, batch - 1) / s.output_tokens * self.prompt_s(s.input_tokens, cached_tokens)
+
+    def prompt_s(self, input_tokens: float, cached_tokens: float = 0.0) -> float:
+        """Machine time of one prompt, at dense peak where nothing better is known; 0 where even that is not known."""
+        if self.shape is None or self.constants is None:
+            return 0.0
+        c = self.constants
+        if c.prefill_ratio or c.prefill_token_s:
+            return self.stall * float(prompt_work_s(self.shape, c, input_tokens, cached_tokens))
+        if c.first_token is not None:
+            return float(first_token_s(self.shape, c, 0.0, 1, input_tokens - cached_tokens, cached_tokens))
+        whole, before = prompt_at_peak_s(self.shape, input_tokens), prompt_at_peak_s(self.shape, cached_tokens)
+        return float(whole - before if cached_tokens else whole)
+
+    def ttft_s(self, tpot_s: float, batch: float, input_tokens: float, cached_tokens: float = 0.0) -> float:
+        """First token of a prompt of which some is cached; prompt work and a step where no first token was measured."""
+        c, rest = self.constants, input_tokens - cached_tokens
+        if c is not None and self.shape is not None and c.first_token is not None and self.basis != "assumed":
+            return float(first_token_s(self.shape, c, tpot_s, batch, rest, cached_tokens))
+        return self.prompt_s(input_tokens, cached_tokens) + tpot_s
+
+    def terms_s(self, batch: float, context_tokens: float) -> dict[str, float]:
+        """The step by name (weights, kv, kernels, ...), the stall included; empty on a floor or a curve."""
+        return self._terms(batch, context_tokens) if self.shape is not None and not self.curve else {}
+
+    def _terms(self, batch: float, context_tokens: float) -> dict[str, float]:
+        assert self.shape is not None
+        assert self.constants is not None
+        s = self.scenario
+        terms = step_terms_s(self.shape, self.constants, batch, context_tokens, s.input_tokens, s.output_tokens)
+        factors = {name: self.traffic if name in BYTES else self.overhead for name in terms} | {STALL: self.stall}
+        return {name: factors[name] * float(value) for name, value in terms.items()}
+
+    def _roof_s(self, tokens: float) -> float:
+        """Time that grows with the tokens of a step: weights of more experts, products."""
+        shape, c = self.shape, self.constants
+        assert shape is not None
+        assert c is not None
+        bytes_s = sum(float(stage.weight_bytes(tokens)) for stage in shape.stages) / shape.bandwidth_bytes_per_s
+        weights_s = self.traffic * shape.weight_ratio * bytes_s
+        products_s = tokens * 2.0 * shape.model.params_active / shape.flop_per_s / shape.devices
+        if c.decode_ratio:
+            hit = distinct_experts(shape.experts, shape.experts_per_token, tokens) if shape.experts else 0.0
+            experts_s = c.expert_s * shape.mixture_layers * hit / shape.expert_ranks
+            return weights_s + self.overhead * (c.decode_ratio * products_s + experts_s)
+        return max(weights_s, products_s * max(1.0, c.prefill_ratio))
+
+    def _floor_s(self, batch: float, context_tokens: float, tokens: float) -> float:
+        """Bytes over bandwidth, or products over peak where that is more."""
+        s = self.scenario
+        stages = self.shape.stages if self.shape is not None else traffic(s)
+        kv = sum(float(stage.kv_bytes(batch / s.sharing_replicas, context_tokens)) for stage in stages)
+        weights = sum(float(stage.weight_bytes(1)) for stage in stages)
+        bytes_s = (weights + kv) / s.accelerator.bandwidth_bytes_per_s
+        if self.shape is None:
+            return bytes_s
+        products = tokens * 2.0 * self.shape.model.params_active
+        return max(bytes_s, products / self.shape.flop_per_s / self.shape.devices)
+
+
+def interpolated(curve: Curve, tokens: float) -> float:
+    """Seconds at `tokens`: straight between measured points, on along the last two; the first holds below it.
+
+    >>> interpolated(((1, 1.0), (3, 2.0)), 2), interpolated(((1, 1.0), (3, 2.0)), 5)
+    (1.5, 3.0)
+    """
+    if tokens <= curve[0][0] or len(curve) == 1:
+        return curve[0][1]
+    left, right = curve[-2], curve[-1]
+    for before, after in itertools.pairwise(curve):
+        if tokens <= after[0]:
+            left, right = before, after
+            break
+    slope = (right[1] - left[1]) / (right[0] - left[0])
+    # A step does not get shorter by what lies beyond the last measurement.
+    slope = max(0.0, slope) if tokens > curve[-1][0] else slope
+    return left[1] + slope * (tokens - left[0])
+
+
+def checked_curve(points: Sequence[tuple[float, float]]) -> Curve:
+    """Points in order of their tokens; raises InfoptError where there is none, or one is twice or not positive."""
+    ordered = tuple(sorted(points))
+    if not ordered:
+        raise InfoptError("a step curve needs at least one point")
+    if len({tokens for tokens, _ in ordered}) < len(ordered):
+        raise InfoptError("a step curve names the same number of tokens twice")
+    if any(tokens < 1 or seconds <= 0 for tokens, seconds in ordered):
+        raise InfoptError("a step curve needs at least one token and a time above 0 at every point")
+    return ordered
+
+
+def steps_of(s: Scenario, calibrated: StepConstants | None = None, curve: Curve = ()) -> Steps:
+    """The best that is known of the steps of a scenario."""
+    compiled = step_clock(s, calibrated)
+    if isinstance(compiled, Clock):
+        known = Steps(s, "curve" if curve else "estimate", compiled.constants, compiled.shape, curve=curve)
+        most = compiled.constants.most_sequences
+        if most is None or s.batch_per_replica <= most or curve:
+            return known
+        reason = f"{s.engine.engine} was measured with at most {most} sequence at a time"
+        return replace(known, basis="assumed", reason=reason)
+    if curve:
+        return Steps(s, "curve", None, None, curve=curve)
+    lent = step_constants(s.engine.engine, *LENDER, s.model.experts > 0)
+    shape = step_shape(s, lent) if lent is not None else None
+    if lent is None or shape is None:
+        return Steps(s, "floor", None, None, reason=compiled.reason)
+    return Steps(s, "assumed", lent, shape, reason=compiled.reason)
+
+
+def variants(steps: Steps) -> tuple[Steps, Steps]:
+    """The same with everything as short, and as long, as it may be at the scenario's batch.
+
+    Of an estimate: what its interval adds or takes goes to the overhead and the stall, then to the bytes down to the
+    bandwidth itself. Of lent constants: no overhead, or twice as much.
+    """
+    if steps.basis in ("curve", "floor") or steps.constants is None or steps.shape is None:
+        return steps, steps
+    if steps.basis == "assumed":
+        short = replace(steps, overhead=0.0, traffic=1 / steps.constants.traffic_ratio)
+        return short, replace(steps, overhead=LENT_OVERHEAD_RATIO)
+    s = steps.scenario
+    band = band_of(steps.constants, s.sharing_batch)
+    return _scaled(steps, band.low), _scaled(steps, band.high)
+
+
+def _scaled(steps: Steps, ratio: float) -> Steps:
+    """The steps whose time per token at the scenario's own load is `ratio` times as long."""
+    s = steps.scenario
+    terms = steps.terms_s(s.sharing_batch, s.decode_context_tokens)
+    total, in_bytes = sum(terms.values()), sum(value for name, value in terms.items() if name in BYTES)
+    rest = total - in_bytes
+    wanted = ratio * total - in_bytes
+    if rest > 0 and wanted >= 0:
+        return replace(steps, overhead=wanted / rest, stall=wanted / rest)
+    floor_s = bandwidth_ledger(s).step_floor_s
+    least = min(1.0, floor_s / in_bytes) if in_bytes else 1.0
+    return replace(steps, overhead=0.0, stall=0.0, traffic=max(least, ratio * total / in_bytes if in_bytes else 1.0))
+
+
+def off_alike(steps: Steps, by: Steps) -> Steps:
+    """The steps of another placement, off by what those of `by` are off."""
+    if steps.basis in ("curve", "floor") or by.basis in ("curve", "floor"):
+        return steps
+    return replace(steps, overhead=by.overhead, traffic=by.traffic, stall=by.stall)

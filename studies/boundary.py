@@ -1,0 +1,85 @@
+"""Every optimization in one scenario: gain, verdict, where that flips; what is in use re-prices the others."""
+
+from collections.abc import Sequence
+
+from infopt.boundaries.load import Load
+from infopt.boundaries.registry import bounded, judge, technique, techniques
+from infopt.boundaries.situation import Situation
+from infopt.boundaries.steps import Curve
+from infopt.boundaries.technique import VERDICTS, Boundary, Technique
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.terms import Caveat
+from infopt.profiles.geometry import ModelProfile
+from infopt.studies.planning import own_constants
+from infopt.studies.scenarios import Request, build
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Techniques answered in one situation.
+
+    applied      techniques in use (`--with`), as they were named
+    assumptions  what was filled in
+    """
+
+    situation: Situation
+    applied: tuple[str, ...]
+    techniques: tuple[Boundary, ...]
+    assumptions: tuple[Caveat, ...]
+
+
+def boundaries(
+    model: ModelProfile,
+    hardware: HardwareChoice,
+    request: Request,
+    load: Load,
+    curve: Curve = (),
+    applied: Sequence[str] = (),
+    only: Sequence[Technique] = (),
+) -> Boundaries:
+    """Techniques in the order of their gain; `only` those given, else all that are not in use.
+
+    Errors: InfoptError for a placement no engine runs, an unknown technique, one that cannot be combined.
+    """
+    built = build(model, hardware, request)
+    built.scenario.check()
+    start = Situation(built.scenario, load, own_constants(built.scenario, request), curve)
+    situation = with_techniques(start, applied)
+    asked = only or [t for t in techniques() if t.id not in situation.used]
+    found = sorted((bounded(t, situation) for t in asked), key=rank)
+    return Boundaries(situation, tuple(applied), tuple(found), built.assumptions)
+
+
+def with_techniques(situation: Situation, applied: Sequence[str]) -> Situation:
+    """The situation with techniques in use, one on top of the other: `kv-fp8`, `speculative`, `weights=int4`."""
+    for text in applied:
+        found, argument = named(text)
+        if found.apply is None:
+            raise InfoptError(f"--with {text}: {found.id} changes no ledger of the others; leave it out")
+        answer = judge(found, situation)
+        if answer.verdict == "impossible":
+            raise InfoptError(f"--with {text}: {answer.reason}")
+        situation = found.apply(situation, argument)
+    return situation
+
+
+def named(text: str) -> tuple[Technique, str]:
+    """A technique and its argument: the argument follows `=`, or a dash after the name or an alias (`kv-fp8`)."""
+    name, equals, argument = text.partition("=")
+    if equals:
+        return technique(name), argument.strip()
+    for known in techniques():
+        for alias in (known.id, *known.aliases):
+            if text.lower().startswith(f"{alias}-"):
+                rest = text[len(alias) + 1 :]
+                if not any(rest and t.id == text.lower() for t in techniques()):
+                    return known, rest
+    return technique(text), ""
+
+
+def rank(found: Boundary) -> tuple[int, float, str]:
+    """Verdicts in their order, then the best gain first."""
+    gain = found.judgement.gain
+    return VERDICTS.index(found.judgement.verdict), -(gain.value if gain else 0.0), found.technique.id
