@@ -214,9 +214,9 @@ def search(
     check_emission(emit_form, out, printed=output.form != "table" or explain)
     model = resolve_model(options.model, online=options.online)
     if plot is not None:
-        from infopt.reports.search_plot import check
+        from infopt.reports.pictures import drawing
 
-        check(plot)
+        drawing(plot)
     result = study(model, options.request(), options.devices(), options.targets())
     if plot is not None and result.front:
         from infopt.reports.search_plot import draw

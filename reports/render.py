@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
+    from infopt.studies.boundary import Boundaries
+    from infopt.studies.boundary_curve import Curve
     from infopt.studies.choices import Choices
     from infopt.studies.compare import Comparison
     from infopt.studies.cost import Month, NoMonth
@@ -209,3 +211,39 @@ def render_ladder(found: "Ladder", form: Form) -> str:
     if form == "csv":
         return _table(report.rows(found), form)
     return report.markdown(found) if form == "md" else report.page(found)
+
+
+def render_boundaries(found: "Boundaries", form: Form) -> str:
+    """All techniques."""
+    from infopt.reports import boundary_report as report
+
+    if form == "json":
+        return _json(report.as_dict(found))
+    if form == "csv":
+        return _table(report.rows(found), form)
+    return report.markdown(found) if form == "md" else report.page(found)
+
+
+def render_boundary(found: "Boundaries", form: Form, plot: bool) -> str:
+    """One technique in full."""
+    if form in ("json", "csv"):
+        return render_boundaries(found, form)
+    from infopt.reports import boundary_page as report
+
+    return report.markdown(found) if form == "md" else report.page(found, plot)
+
+
+def render_curve(curve: "Curve", form: Form) -> str:
+    """A technique along a quantity, as rows."""
+    rows = [
+        {
+            curve.quantity.name: point.value,
+            "verdict": point.verdict,
+            "gain_ratio": point.gain.value if point.gain else None,
+            "gain_low_ratio": point.gain.low if point.gain else None,
+            "gain_high_ratio": point.gain.high if point.gain else None,
+        }
+        for point in curve.points
+    ]
+    of = {"technique": curve.technique.id, "quantity": curve.quantity.name, "unit": curve.quantity.unit}
+    return _table(rows, form) if form != "json" else _json({"schema": "infopt/curve/1", **of, "points": rows})

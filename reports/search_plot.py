@@ -1,32 +1,17 @@
 """The Pareto front as a picture: what latency costs, and what it leaves of a device. Matplotlib is loaded only here."""
 
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from infopt.errors import InfoptError, MissingExtraError
+from infopt.reports.pictures import drawing, saved
 from infopt.studies.search import Deployment, Search
 
 MARKERS = "os^Dv"
-ENDINGS = (".svg", ".png", ".pdf")
 SIZE_INCHES = (11.0, 4.5)
-
-
-def check(path: Path) -> Any:
-    """The drawing library; raises MissingExtraError without it, InfoptError for a file it cannot write."""
-    if path.suffix.lower() not in ENDINGS:
-        raise InfoptError(f"--plot {path}: the name must end in {', '.join(ENDINGS)}")
-    if not path.parent.is_dir():
-        raise InfoptError(f"--plot {path}: there is no folder {path.parent}")
-    try:
-        return import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MissingExtraError("--plot", "report") from error
 
 
 def draw(result: Search, path: Path) -> None:
     """Two panels over the latency of a whole answer: price of a million tokens, output tokens per second and device."""
-    figure = check(path).Figure(figsize=SIZE_INCHES, layout="constrained")
+    figure = drawing(path).Figure(figsize=SIZE_INCHES, layout="constrained")
     price, devices = figure.subplots(1, 2)
     for label, color, marker, rows in _series(result):
         priced = [d for d in rows if d.usd_per_million_output_tokens is not None]
@@ -37,7 +22,7 @@ def draw(result: Search, path: Path) -> None:
     devices.set(ylabel="output tokens per second and device", xlabel="seconds for the whole answer")
     devices.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.suptitle(f"{result.model.id}: deployments within the targets")
-    figure.savefig(path, metadata=_undated(path))
+    saved(figure, path)
 
 
 def _series(result: Search) -> list[tuple[str, str, str, list[Deployment]]]:
@@ -57,8 +42,3 @@ def _series(result: Search) -> list[tuple[str, str, str, list[Deployment]]]:
         )
         for (device, name), rows in groups.items()
     ]
-
-
-def _undated(path: Path) -> dict[str, Any]:
-    """The same search draws the same file."""
-    return {"Date": None} if path.suffix.lower() == ".svg" else {}

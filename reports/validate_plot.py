@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from infopt.errors import InfoptError
-from infopt.reports.search_plot import check
+from infopt.reports.pictures import drawing, saved
 from infopt.studies.memory_checks import Check
 from infopt.studies.validate import SPEED_GROUPS, Validation
 
@@ -14,7 +14,7 @@ OFF = 1.3
 
 def draw(result: Validation, path: Path) -> None:
     """One panel for each group of speed; raises MissingExtraError without the drawing library."""
-    library = check(path)
+    library = drawing(path)
     groups = {name: members for name in SPEED_GROUPS if (members := _members(result, name))}
     if not groups:
         raise InfoptError("--plot: no measurement of speed was scored; there is nothing to draw")
@@ -32,7 +32,7 @@ def draw(result: Validation, path: Path) -> None:
         unit = "tokens/s or ms" if len({c.metric for c in members}) > 1 else _unit(members[0].metric)
         panel.set(xscale="log", yscale="log", title=f"{name}, n {len(members)}", xlabel=f"measured, {unit}")
         panel.set_ylabel("predicted")
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    saved(figure, path)
 
 
 def _members(result: Validation, group: str) -> list[Check]:

@@ -1,6 +1,7 @@
 """Every optimization in one scenario: gain, verdict, where that flips; what is in use re-prices the others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from infopt.boundaries.load import Load
 from infopt.boundaries.registry import bounded, judge, technique, techniques
@@ -10,6 +11,7 @@ from infopt.boundaries.technique import VERDICTS, Boundary, Technique
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import own_constants
@@ -83,3 +85,13 @@ def rank(found: Boundary) -> tuple[int, float, str]:
     """Verdicts in their order, then the best gain first."""
     gain = found.judgement.gain
     return VERDICTS.index(found.judgement.verdict), -(gain.value if gain else 0.0), found.technique.id
+
+
+def draft_scenario(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Scenario:
+    """A draft model beside the target: on the same devices where its heads divide over them, else on one."""
+    gpus = request.gpus or hardware.gpus or (request.tp or 1) * request.pp * request.dp
+    tp = request.tp or max(1, gpus // (request.pp * request.dp))
+    placed = tp if tp in allowed_tensor_parallel(model) else 1
+    beside = replace(request, gpus=placed * request.dp, tp=placed, pp=1, ep=None, weights=None, points=())
+    alone = replace(hardware, gpus=None, usd_per_hour=None)
+    return build(model, alone, beside).scenario

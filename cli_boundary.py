@@ -1,0 +1,121 @@
+"""`infopt boundary`: the scenario, what arrives, what is in use already, and how deep to go."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infopt.cli import app, emit
+from infopt.cli_load import LoadOptions
+from infopt.cli_options import OutputOptions, ScenarioOptions, takes
+from infopt.errors import InfoptError
+
+if TYPE_CHECKING:
+    from infopt.studies.boundary import Boundaries
+
+BOUNDARY_STATUSES = (
+    "Exit status: 0 good, 1 the technique asked about is impossible here, 2 wrong usage or unreadable input, "
+    "4 it must be measured first."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DepthOptions:
+    """What is in use already, and which curve is drawn."""
+
+    applied: Annotated[
+        list[str],
+        typer.Option(
+            "--with",
+            metavar="A,B",
+            show_default=False,
+            help="Techniques in use: kv-fp8,speculative. They re-price the others.",
+        ),
+    ] = field(default_factory=list)
+    vary: Annotated[
+        str | None,
+        typer.Option("--vary", metavar="NAME=LOW:HIGH", help="Gain and verdict along a quantity, as CSV."),
+    ] = None
+    plot: Annotated[bool, typer.Option("--plot", help="Curves in the terminal, break-evens marked.")] = False
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.svg|png", help="The same curves as a picture.")
+    ] = None
+
+    def techniques_in_use(self) -> tuple[str, ...]:
+        """The names, one by one."""
+        return tuple(name.strip() for text in self.applied for name in text.split(",") if name.strip())
+
+
+@app.command(epilog=BOUNDARY_STATUSES)
+@takes(ScenarioOptions, LoadOptions, DepthOptions, OutputOptions)
+def boundary(
+    scenario: ScenarioOptions,
+    load: LoadOptions,
+    depth: DepthOptions,
+    output: OutputOptions,
+    technique: Annotated[
+        str | None, typer.Argument(metavar="TECHNIQUE", show_default=False, help="Without one: all of them.")
+    ] = None,
+    allow_undetermined: Annotated[
+        bool, typer.Option("--allow-undetermined", help="Exit 0 where it must be measured.")
+    ] = False,
+) -> None:
+    """What each optimization gains here, and the value at which it starts or stops paying.
+
+    \b
+    infopt boundary --model 70b --hw h100:4 --isl 2k --osl 300 --batch 32
+    infopt boundary speculative --model 70b --hw h100:4 --ctx 4k --alpha 0.7 --draft 1b --plot
+    infopt boundary kv --model 70b --hw h100:4 --ctx 8k --vary batch=1:256
+    infopt boundary --model 70b --hw h100:4 --ctx 8k --batch 64 --with kv-fp8,weights-fp8
+
+    Gains are ratios, more is better. A flip is the value at which the verdict changes, all else as it is.
+    """
+    if scenario.hw is None:
+        raise InfoptError("--hw is missing: an optimization pays or not on a certain machine, such as --hw h100:4")
+    if technique is None and (depth.vary is not None or depth.plot or depth.picture is not None):
+        raise InfoptError("--vary, --plot and --picture are of one technique: name it, infopt boundary speculative ...")
+    found = _answered(scenario, load, depth, technique)
+    emit(_page(found, technique, depth, output))
+    raise typer.Exit(_status(found, technique, allow_undetermined))
+
+
+def _answered(scenario: ScenarioOptions, load: LoadOptions, depth: DepthOptions, technique: str | None) -> "Boundaries":
+    from infopt.boundaries.registry import technique as named
+    from infopt.profiles.resolve import resolve_model
+    from infopt.studies.boundary import boundaries
+
+    only = [named(technique)] if technique is not None else []
+    model = resolve_model(scenario.model, online=scenario.online)
+    given = load.load(scenario)
+    used = depth.techniques_in_use()
+    return boundaries(model, scenario.hardware(), scenario.request(), given, load.curve(), used, only)
+
+
+def _page(found: "Boundaries", technique: str | None, depth: DepthOptions, output: OutputOptions) -> str:
+    if technique is None:
+        from infopt.reports.render import render_boundaries
+
+        return render_boundaries(found, output.form)
+    if depth.vary is not None:
+        from infopt.reports.render import render_curve
+        from infopt.studies.boundary_curve import varied
+
+        return render_curve(varied(found, depth.vary), "json" if output.form == "json" else "csv")
+    if depth.picture is not None:
+        from infopt.reports.boundary_plot import draw
+
+        draw(found, depth.picture)
+    from infopt.reports.render import render_boundary
+
+    return render_boundary(found, output.form, depth.plot)
+
+
+def _status(found: "Boundaries", technique: str | None, allow_undetermined: bool) -> int:
+    """The table is an overview and always good; of one technique the verdict counts."""
+    if technique is None:
+        return 0
+    verdict = found.techniques[0].judgement.verdict
+    if verdict == "impossible":
+        return 1
+    return 4 if verdict == "measure" and not allow_undetermined else 0

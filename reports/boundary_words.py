@@ -1,0 +1,131 @@
+"""Words and figures that every form of a boundary shares."""
+
+from collections.abc import Callable
+
+from infopt.boundaries.situation import Situation
+from infopt.boundaries.technique import BreakEven, Figure, Gain, Judgement
+from infopt.units import (
+    format_bytes,
+    format_bytes_per_s,
+    format_flop,
+    format_seconds,
+    format_share,
+    format_usd,
+    format_whole,
+)
+
+METRICS = {
+    "tpot": "TPOT",
+    "ttft": "TTFT",
+    "throughput": "tok/s",
+    "sequences": "sequences",
+    "memory": "memory",
+    "cost": "cost",
+    "start": "start",
+}
+BASES = {
+    "curve": "measured step times (--step-curve)",
+    "estimate": "step constants measured on this engine and class of devices",
+    "assumed": "step constants of the nearest class, from no overhead to twice its own",
+    "floor": "bytes over bandwidth alone: gains are the most that is possible",
+}
+COUNTS = {"tokens", "sequences", "gpus", "requests", "layers", "adapters", "replicas", "blocks", "chunks"}
+
+
+def value_text(value: float | None, unit: str) -> str:
+    """A value in its unit, as people read it."""
+    if value is None:
+        return "-"
+    known: dict[str, Callable[[float], str]] = {
+        "bytes": format_bytes,
+        "bytes/s": format_bytes_per_s,
+        "s": format_seconds,
+        "share": format_share,
+        "flop": format_flop,
+        "usd": format_usd,
+    }
+    if value != value or value in (float("inf"), float("-inf")):
+        return "never" if value > 0 else "-"
+    if unit in known:
+        return known[unit](value)
+    if unit == "ratio":
+        return f"{value:.3g}x"
+    if unit in COUNTS:
+        return _count(value) + f" {unit}"
+    return f"{value:.3g} {unit}".strip()
+
+
+def _count(value: float) -> str:
+    return format_whole(round(value)) if value >= 100 or value == round(value) else f"{value:.3g}"
+
+
+def gain_text(gain: Gain | None) -> str:
+    """The best value with what it is of."""
+    return "-" if gain is None else f"{gain.value:.2f}x {METRICS[gain.metric]}"
+
+
+def interval_text(gain: Gain) -> str:
+    """The gain with its interval."""
+    if gain.low == gain.high:
+        return gain_text(gain)
+    return f"{gain_text(gain)} ({gain.low:.2f} to {gain.high:.2f})"
+
+
+def flip_text(flip: BreakEven) -> str:
+    """Where a verdict flips: the quantity and the value."""
+    return f"{flip.quantity} {bare_text(flip.value, flip.unit)}"
+
+
+def bare_text(value: float | None, unit: str) -> str:
+    """A value whose name says already what is counted."""
+    return value_text(value, unit).removesuffix(f" {unit}") if unit in COUNTS else value_text(value, unit)
+
+
+def turn_text(flip: BreakEven) -> str:
+    """The verdicts on both sides."""
+    return f"{flip.below} -> {flip.above}" if flip.value is not None else f"always {flip.below}"
+
+
+def nearest_flip(flips: tuple[BreakEven, ...]) -> BreakEven | None:
+    """The flip to show where there is room for one: of the first quantity that has any, the one nearest to here."""
+    from infopt.boundaries.roots import nearest
+
+    for name in dict.fromkeys(flip.quantity for flip in flips):
+        known = tuple(flip for flip in flips if flip.quantity == name and flip.value is not None)
+        if known:
+            return nearest(known)
+    return None
+
+
+def agreement_text(judgement: Judgement) -> str:
+    """The document's rule beside our verdict."""
+    rule = judgement.rule
+    if rule is None:
+        return ""
+    start = f"document {rule.document}: {rule.text}"
+    if rule.says is None:
+        return start + (f"; {rule.why}" if rule.why else "; it decides nothing here")
+    if rule.says == judgement.verdict:
+        return f"{start}: {rule.says}, as here"
+    return f"{start}: {rule.says}, not {judgement.verdict}" + (f"; {rule.why}" if rule.why else "")
+
+
+def figure_row(figure: Figure) -> tuple[str, str]:
+    """Text and value of a figure."""
+    return figure.text, value_text(figure.value, figure.unit)
+
+
+def situation_facts(situation: Situation) -> list[tuple[str, str]]:
+    """The scenario in two lines."""
+    s = situation.scenario
+    device = s.accelerator.name or s.accelerator.id
+    placed = ", ".join(f"{name} {getattr(s, name)}" for name in ("tp", "pp", "dp", "ep") if getattr(s, name) > 1)
+    served = f"{s.gpus} x {device}" + (f" ({placed})" if placed else "") + f", {s.engine.engine} {s.engine_version}"
+    load = (
+        f"{s.input_tokens:,} in, {s.output_tokens:,} out, {s.batch:,} at once; "
+        f"{s.weight_format} weights, {s.kv_format} cache"
+    )
+    rows = [("model", s.model.id), ("served by", served), ("load", load)]
+    tpot_s = situation.tpot_s()
+    rows.append(("TPOT", f"{format_seconds(tpot_s)}, from {BASES[situation.steps.basis]}"))
+    return rows
