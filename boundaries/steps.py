@@ -22,6 +22,7 @@ from typing import Literal
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.ledgers.bandwidth import bandwidth_ledger
+from infopt.ledgers.compute import compute_format
 from infopt.ledgers.estimate import Clock, band_of, step_clock
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, prompt_work_s, step_shape, step_terms_s
@@ -126,7 +127,7 @@ class Steps:
             hit = distinct_experts(shape.experts, shape.experts_per_token, tokens) if shape.experts else 0.0
             experts_s = c.expert_s * shape.mixture_layers * hit / shape.expert_ranks
             return weights_s + self.overhead * (c.decode_ratio * products_s + experts_s)
-        return max(weights_s, products_s * max(1.0, c.prefill_ratio))
+        return max(weights_s, products_s * _products_ratio(c))
 
     def _floor_s(self, batch: float, context_tokens: float, tokens: float) -> float:
         """Bytes over bandwidth, or products over peak where that is more."""
@@ -135,10 +136,18 @@ class Steps:
         kv = sum(float(stage.kv_bytes(batch / s.sharing_replicas, context_tokens)) for stage in stages)
         weights = sum(float(stage.weight_bytes(1)) for stage in stages)
         bytes_s = (weights + kv) / s.accelerator.bandwidth_bytes_per_s
-        if self.shape is None:
+        # Not the shape's own peak: of engines measured in cycles it is far below what the device computes.
+        peak = s.accelerator.peak_flop_per_s.get(compute_format(s))
+        if self.shape is None or not peak:
             return bytes_s
-        products = tokens * 2.0 * self.shape.model.params_active
-        return max(bytes_s, products / self.shape.flop_per_s / self.shape.devices)
+        return max(bytes_s, tokens * 2.0 * self.shape.model.params_active / peak / self.shape.devices)
+
+
+def _products_ratio(c: StepConstants) -> float:
+    """Time of products over that at the shape's peak, which is one FLOP a cycle where prompts were measured so."""
+    if c.prompt_by_cycles and c.first_token is not None:
+        return c.first_token.prefill_ratio
+    return max(1.0, c.prefill_ratio)
 
 
 def interpolated(curve: Curve, tokens: float) -> float:
