@@ -4,7 +4,8 @@
     roof(T)    = max(weights(T) r_x / BW, T 2 P r_c / F)  + fitted costs of products and experts
 weights(T) counts the distinct experts T tokens hit; keys and values are read once per sequence, whatever n is. So a
 step of one token a sequence is the estimate's own, and more tokens cost nothing until the roof is reached.
-A measured curve of step times against tokens in the step replaces all of it.
+A measured curve of step times against tokens in the step replaces all of it. Its points have one token a sequence, so
+keys and values that n tokens of one sequence share are taken off: B (n - 1) sequences less, at full bandwidth.
 
 What is known of a step, from good to bad:
     curve     measured on the machine
@@ -26,7 +27,7 @@ from infopt.ledgers.compute import compute_format
 from infopt.ledgers.estimate import Clock, band_of, step_clock
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, prompt_work_s, step_shape, step_terms_s
-from infopt.ledgers.traffic import distinct_experts, traffic
+from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
 from infopt.profiles.step_constants import StepConstants, step_constants
 
 Basis = Literal["curve", "estimate", "assumed", "floor"]
@@ -46,7 +47,8 @@ Curve = tuple[tuple[float, float], ...]
 class Steps:
     """Step times of a placement at any batch, context and number of tokens a sequence.
 
-    basis     what they rest on; `reason` says why not better, `source` where the constants are from
+    basis     what they rest on; `reason` says why not better
+    stages    what each stage reads
     overhead  multiplies everything that is neither bytes nor the stall of other prompts
     traffic   multiplies the time of bytes
     curve     (tokens in a step, seconds), rising in tokens
@@ -56,6 +58,7 @@ class Steps:
     basis: Basis
     constants: StepConstants | None
     shape: StepShape | None
+    stages: tuple[StageTraffic, ...]
     overhead: float = 1.0
     traffic: float = 1.0
     stall: float = 1.0
@@ -66,7 +69,7 @@ class Steps:
         """Seconds of one step, other requests' prompts left out."""
         tokens = batch * tokens_per_sequence
         if self.curve:
-            return interpolated(self.curve, tokens)
+            return self._curve_s(batch, context_tokens, tokens)
         if self.shape is None or self.constants is None:
             return self._floor_s(batch, context_tokens, tokens)
         terms = self._terms(batch, context_tokens)
@@ -129,13 +132,25 @@ class Steps:
             return weights_s + self.overhead * (c.decode_ratio * products_s + experts_s)
         return max(weights_s, products_s * _products_ratio(c))
 
+    def _curve_s(self, batch: float, context_tokens: float, tokens: float) -> float:
+        """The curve at `tokens`, less the keys and values that tokens of one sequence share."""
+        measured = interpolated(self.curve, tokens)
+        if tokens <= batch:
+            return measured
+        shared_s = self._kv_s(tokens - batch, context_tokens)
+        return max(measured - shared_s, min(measured, interpolated(self.curve, batch)))
+
+    def _kv_s(self, sequences: float, context_tokens: float) -> float:
+        """Reading the cache of so many sequences, at full bandwidth."""
+        s = self.scenario
+        kv = sum(float(stage.kv_bytes(sequences / s.sharing_replicas, context_tokens)) for stage in self.stages)
+        return kv / s.accelerator.bandwidth_bytes_per_s
+
     def _floor_s(self, batch: float, context_tokens: float, tokens: float) -> float:
         """Bytes over bandwidth, or products over peak where that is more."""
         s = self.scenario
-        stages = self.shape.stages if self.shape is not None else traffic(s)
-        kv = sum(float(stage.kv_bytes(batch / s.sharing_replicas, context_tokens)) for stage in stages)
-        weights = sum(float(stage.weight_bytes(1)) for stage in stages)
-        bytes_s = (weights + kv) / s.accelerator.bandwidth_bytes_per_s
+        weights = sum(float(stage.weight_bytes(1)) for stage in self.stages)
+        bytes_s = weights / s.accelerator.bandwidth_bytes_per_s + self._kv_s(batch, context_tokens)
         # Not the shape's own peak: of engines measured in cycles it is far below what the device computes.
         peak = s.accelerator.peak_flop_per_s.get(compute_format(s))
         if self.shape is None or not peak:
@@ -185,19 +200,20 @@ def steps_of(s: Scenario, calibrated: StepConstants | None = None, curve: Curve 
     """The best that is known of the steps of a scenario."""
     compiled = step_clock(s, calibrated)
     if isinstance(compiled, Clock):
-        known = Steps(s, "curve" if curve else "estimate", compiled.constants, compiled.shape, curve=curve)
+        basis: Basis = "curve" if curve else "estimate"
+        known = Steps(s, basis, compiled.constants, compiled.shape, compiled.shape.stages, curve=curve)
         most = compiled.constants.most_sequences
         if most is None or s.batch_per_replica <= most or curve:
             return known
         reason = f"{s.engine.engine} was measured with at most {most} sequence at a time"
         return replace(known, basis="assumed", reason=reason)
     if curve:
-        return Steps(s, "curve", None, None, curve=curve)
+        return Steps(s, "curve", None, None, traffic(s), curve=curve)
     lent = step_constants(s.engine.engine, *LENDER, s.model.experts > 0)
     shape = step_shape(s, lent) if lent is not None else None
     if lent is None or shape is None:
-        return Steps(s, "floor", None, None, reason=compiled.reason)
-    return Steps(s, "assumed", lent, shape, reason=compiled.reason)
+        return Steps(s, "floor", None, None, traffic(s), reason=compiled.reason)
+    return Steps(s, "assumed", lent, shape, shape.stages, reason=compiled.reason)
 
 
 def variants(steps: Steps) -> tuple[Steps, Steps]:
