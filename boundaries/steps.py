@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from infopt.boundaries.weight_kernels import unpacked_shape
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.ledgers.bandwidth import bandwidth_ledger
@@ -213,7 +214,7 @@ def steps_of(s: Scenario, calibrated: StepConstants | None = None, curve: Curve 
     shape = step_shape(s, lent) if lent is not None else None
     if lent is None or shape is None:
         return Steps(s, "floor", None, None, traffic(s), reason=compiled.reason)
-    return Steps(s, "assumed", lent, shape, shape.stages, reason=compiled.reason)
+    return Steps(s, "assumed", lent, unpacked_shape(s, shape), shape.stages, reason=compiled.reason)
 
 
 def variants(steps: Steps) -> tuple[Steps, Steps]:
