@@ -237,7 +237,7 @@ def render_curve(curve: "Curve", form: Form) -> str:
     """A technique along a quantity, as rows."""
     rows = [
         {
-            curve.quantity.name: point.value,
+            "value": point.value,
             "verdict": point.verdict,
             "gain_ratio": point.gain.value if point.gain else None,
             "gain_low_ratio": point.gain.low if point.gain else None,
@@ -246,4 +246,6 @@ def render_curve(curve: "Curve", form: Form) -> str:
         for point in curve.points
     ]
     of = {"technique": curve.technique.id, "quantity": curve.quantity.name, "unit": curve.quantity.unit}
-    return _table(rows, form) if form != "json" else _json({"schema": "infopt/curve/1", **of, "points": rows})
+    if form == "json":
+        return _json({"schema": "infopt/curve/1", **of, "points": rows})
+    return _table([{curve.quantity.name: row.pop("value"), **row} for row in rows], form)
