@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/sources.md", "docs/memory.md", "docs/formats.md", "docs/cost.md")
+PAGES = ("README.md", "docs/boundary.md", "docs/sources.md", "docs/memory.md", "docs/formats.md", "docs/cost.md")
 PEERS = Path(__file__).with_name("peers_kv.csv")
 GIB = 2**30
 
@@ -215,12 +215,30 @@ def speed_block() -> str:
     return table(["group", "rows", "mean error", "median error", "within 30 %", "in the printed interval"], rows)
 
 
+def techniques_block() -> str:
+    """Every optimization `boundary` knows, with what its verdict turns on."""
+    from infopt.boundaries.registry import MODULES, techniques
+
+    rows = [
+        [
+            f"[`{t.id}`](../boundaries/{module}.py)",
+            t.ledger,
+            ", ".join(q.name for q in t.quantities),
+            ", ".join(f"`{alias}`" for alias in t.aliases),
+            "yes" if t.apply is not None else "",
+        ]
+        for module, t in zip(MODULES, techniques(), strict=True)
+    ]
+    return table(["technique", "saves", "verdict turns on", "also called", "`--with`"], rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "reproduce": reproduce_block,
     "weights": weights_block,
     "kv": kv_block,
     "engines": engines_block,
     "peers": peers_block,
+    "techniques": techniques_block,
     "accuracy": accuracy_block,
     "speed": speed_block,
 }
