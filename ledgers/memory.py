@@ -130,7 +130,8 @@ def _margin(s: Scenario, terms: dict[str, Term]) -> float:
         held = (1 - u) * (capacity - single - terms["communication"].value)
         return max(0.0, held - terms["activation"].value - terms["graphs"].value)
     if engine.budget == "share_after_load":
-        free = capacity - sum(terms[n].value for n in ("weights", "activation", "communication")) - single
+        loaded = (terms[n].value for n in ("weights", "extra", "activation", "communication") if n in terms)
+        free = capacity - sum(loaded) - single
         return max(0.0, (1 - u) * free - terms["graphs"].value)
     return engine.margin_bytes
 

@@ -127,13 +127,14 @@ def pool_interval(s: Scenario, part: StageMemory) -> Interval:
     single, u = engine.non_torch_bytes.single, s.utilization
     weights, communication, graphs = (_interval(part.term(name)) for name in ("weights", "communication", "graphs"))
     activation = activation_bytes(part.stage, s, part.last)
-    parts = [weights, activation, communication, _interval(single)]
+    extra = (_extra_bytes(s, part.last),) * 3
+    parts = [weights, extra, activation, communication, _interval(single)]
     scale = 1.0
     if engine.budget == "share_of_total":
         parts += [graphs] if engine.graphs_in_budget else []
         start = u * capacity
     elif engine.budget == "static_share":
-        parts = [weights]
+        parts = [weights, extra]
         start = u * (capacity - single.value - communication[0])
     elif engine.budget == "share_after_load":
         start, scale = capacity, u
@@ -156,13 +157,21 @@ def _fixed_terms(s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool
     formula = f"{counted}, tp {s.tp}, pp {s.pp}, experts over {s.expert_shards}"
     single, used = s.engine.non_torch_bytes.single, s.engine.non_torch_bytes.at(world)
     context = s.engine.context_bytes.at(world)
+    extra = _extra_bytes(s, last)
+    beside = [Term("extra", extra, extra, extra, "bytes", "weights beside the model", "geometry", "exact")]
     return [
         Term("weights", weights, weights - spread, weights + spread, "bytes", formula, s.model.source, "exact"),
+        *(beside if extra else []),
         activation_term(stage, s, last),
         _difference("communication", used, single),
         _sum_spans("graphs", (s.engine.graph_bytes,), "captured CUDA graphs", inside=s.engine.graphs_in_budget),
         _sum_spans("engine", (single, context), "CUDA context and libraries", inside=False),
     ]
+
+
+def _extra_bytes(s: Scenario, last: bool) -> float:
+    """Weights beside the model: a draft runs where the last stage ends."""
+    return s.extra_bytes_per_gpu if last else 0.0
 
 
 def _capped_need_bytes(s: Scenario, part: StageMemory) -> Any:

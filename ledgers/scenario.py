@@ -22,6 +22,7 @@ class Scenario:
     expert_shards          devices of one stage over which routed experts are split
     extra_cache_layers     full-attention layers a draft head adds to the cache (EAGLE, MTP)
     speculative_tokens     drafted tokens per step (recurrent states keep one slot more for each)
+    extra_bytes_per_gpu    weights beside the model's own on its last stage: a draft model, adapters
     state_pages            pages a sequence holds per recurrent layer before speculation
     text_only              vision and audio encoders are not loaded
     weight_quality         share of full-precision quality a source document gives the format, low and high
@@ -52,6 +53,7 @@ class Scenario:
     block_tokens: int
     extra_cache_layers: int = 0
     speculative_tokens: int = 0
+    extra_bytes_per_gpu: float = 0.0
     state_pages: int = 1
     text_only: bool = False
     mtp_loaded: bool = False
