@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Verdict = Literal["use", "limited", "skip", "measure", "impossible"]
 # Best first, in tables.
 VERDICTS: tuple[Verdict, ...] = ("use", "limited", "measure", "skip", "impossible")
-Metric = Literal["tpot", "ttft", "throughput", "sequences", "memory", "cost", "start"]
+Metric = Literal["tpot", "itl", "ttft", "throughput", "sequences", "memory", "cost", "start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,7 @@ class Technique:
     quantities  those along which the verdict may flip, the most telling first
     apply       the situation with the technique in use (`--with`), given its argument ("fp8", "" for the default);
                 None where it changes no ledger
+    quick       the verdict of `judge` alone, where the figures beside it are dear: break-evens ask for it often
     """
 
     id: str
@@ -115,6 +116,7 @@ class Technique:
     quantities: "Sequence[Quantity]"
     apply: "Callable[[Situation, str], Situation] | None" = None
     aliases: Sequence[str] = ()
+    quick: "Callable[[Situation], Verdict] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
