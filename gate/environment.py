@@ -1,0 +1,50 @@
+"""Variables a file itself defines, put where it uses them; no process environment, no shell.
+
+    $(NAME)              Kubernetes, in command and args
+    $NAME, ${NAME}       shell, Compose, SkyPilot
+    ${NAME:-default}, ${NAME-default}, ${NAME:=default}   with a default; other operators are not known
+A name that the file does not define stays as it is: the reader must see that it is not known.
+"""
+
+import re
+from collections.abc import Mapping
+
+MOST_ROUNDS = 8
+MOST_CHARACTERS = 100_000
+_REFERENCE = re.compile(
+    r"\$\((?P<kube>[A-Za-z_][A-Za-z0-9_.-]*)\)"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<operator>:?[-=])(?P<default>[^{}]*))?\}"
+    r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
+)
+
+
+def expanded(text: str, known: Mapping[str, str]) -> str:
+    """The text with every variable that is known, or has a default, in place; a bounded number of rounds.
+
+    >>> expanded("$(A) ${B:-2} $C", {"A": "1"})
+    '1 2 $C'
+    """
+    for _ in range(MOST_ROUNDS):
+        replaced = _REFERENCE.sub(lambda match: _value(match, known), text)
+        if replaced == text or len(replaced) > MOST_CHARACTERS:
+            return text if len(replaced) > MOST_CHARACTERS else replaced
+        text = replaced
+    return text
+
+
+def unresolved(text: str) -> list[str]:
+    """Names of variables that are still in a text.
+
+    >>> unresolved("--tp $TP ${N:?needed}")
+    ['TP', 'N']
+    """
+    found = re.finditer(r"\$\(([A-Za-z_][\w.-]*)\)|\$\{([A-Za-z_]\w*)[^}]*\}|\$([A-Za-z_]\w*)", text)
+    return [next(name for name in match.groups() if name) for match in found]
+
+
+def _value(match: re.Match[str], known: Mapping[str, str]) -> str:
+    name = match["kube"] or match["braced"] or match["bare"]
+    if name in known:
+        value = known[name]
+        return value if value or match["operator"] != ":-" else match["default"]
+    return match["default"] if match["default"] is not None else match[0]

@@ -1,0 +1,72 @@
+"""Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, Pod and LeaderWorkerSet."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from infopt.gate.found import Found
+from infopt.gate.nodes import Node, Text, get, integer, text
+from infopt.gate.readers.pods import Container, containers
+
+TEMPLATES = {
+    "Deployment": "spec.template.spec",
+    "StatefulSet": "spec.template.spec",
+    "ReplicaSet": "spec.template.spec",
+    "DaemonSet": "spec.template.spec",
+    "Job": "spec.template.spec",
+    "CronJob": "spec.jobTemplate.spec.template.spec",
+    "Pod": "spec",
+}
+GROUPED = "LeaderWorkerSet"
+
+
+def recognises(document: Node) -> bool:
+    """Whether the object is of a kind this reader knows."""
+    return text(get(document, "apiVersion")) is not None and get(document, "kind") in (*TEMPLATES, GROUPED)
+
+
+def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
+    """Every container of the object; which of them serves a model is decided later."""
+    kind = str(get(document, "kind"))
+    name = str(text(get(document, "metadata.name")) or kind)
+    if kind == GROUPED:
+        yield from _group(document, name, outside)
+        return
+    path = TEMPLATES[kind]
+    replicas = integer(get(document, "spec.replicas"))
+    for container in containers(get(document, path), path, outside):
+        yield found(container, name, kind, replicas=1 if replicas is None else replicas)
+
+
+def _group(document: Node, name: str, outside: Mapping[str, Text]) -> Iterator[Found]:
+    """A group of pods that serve together: the leader's command; a selector may stand at the worker only."""
+    path = "spec.leaderWorkerTemplate"
+    pods = integer(get(document, f"{path}.size")) or 1
+    replicas = integer(get(document, "spec.replicas"))
+    leader, worker = (f"{path}.{role}Template.spec" for role in ("leader", "worker"))
+    own = leader if isinstance(get(document, leader), dict) else worker
+    workers = list(containers(get(document, worker), worker, outside))
+    for container in containers(get(document, own), own, outside):
+        made = found(container, name, GROUPED, replicas=1 if replicas is None else replicas, pods=pods)
+        beside = next((w.hardware for w in workers if w.hardware.count is not None), None)
+        if beside is not None and not made.hardware.named:
+            made = replace(made, hardware=replace(made.hardware, named=beside.named))
+        if beside is not None and made.hardware.count is None:
+            # A leader without devices leads: the workers serve.
+            only = replace(made.hardware, count=beside.count, counted_at=beside.counted_at, pods=max(1, pods - 1))
+            made = replace(made, hardware=replace(only, resource=beside.resource))
+        yield made
+
+
+def found(container: Container, name: str, form: str, replicas: int = 1, pods: int = 1) -> Found:
+    """A container as every form hands it on."""
+    return Found(
+        name=name,
+        form=form,
+        line=container.line,
+        image=container.image,
+        arguments=container.arguments,
+        environment=container.environment,
+        hardware=replace(container.hardware, replicas=replicas, pods=pods),
+        host=container.host,
+        missing=tuple((f"variable {hidden}", "a secret or field of the cluster") for hidden in container.hidden),
+    )

@@ -1,0 +1,172 @@
+"""Pod templates, which many forms hold: containers, devices, selectors, memory, variables."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from infopt.frozen import dataclass
+from infopt.gate.found import Argument, Hardware, Host
+from infopt.gate.nodes import Node, Text, boolean, get, integer, items, mapping, text
+
+# Resource keys that ask for whole devices; MIG slices carry their kind in the key.
+DEVICE_RESOURCES = re.compile(
+    r"(nvidia\.com/(gpu|mig-.+|pgpu)|amd\.com/gpu|habana\.ai/gaudi|gpu\.intel\.com/.+|google\.com/tpu"
+    r"|aws\.amazon\.com/neuron.*|huawei\.com/.+|gpu)"
+)
+# Labels that name the kind of device, the most telling first.
+DEVICE_LABELS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.nvidia.com/model",
+    "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator",
+    "machine.cluster.vke.volcengine.com/gpu-name",
+    "k8s.amazonaws.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "accelerator",
+    "gpu-type",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "karpenter.sh/instance-type",
+)
+BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of a pod with what the pod adds."""
+
+    name: str
+    line: int
+    image: Text | None
+    arguments: tuple[Argument, ...]
+    environment: Mapping[str, Text]
+    hidden: tuple[str, ...]
+    hardware: Hardware
+    host: Host
+
+
+def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) -> Iterator[Container]:
+    """The containers of a pod spec; `outside` are variables of ConfigMaps by `name/key` and `name`."""
+    spec = mapping(pod)
+    named = device_names(spec)
+    for position, node in enumerate(items_of(spec.get("containers"))):
+        container = mapping(node)
+        where = f"{path}.containers[{position}]"
+        environment, hidden = variables(container, outside or {})
+        yield Container(
+            name=str(text(container.get("name")) or f"container {position}"),
+            line=line_of(container),
+            image=text(container.get("image")),
+            arguments=command_line(container, where),
+            environment=environment,
+            hidden=hidden,
+            hardware=devices(container, named),
+            host=host(spec, container),
+        )
+
+
+def items_of(node: Node) -> list[Node]:
+    """The elements of a list node."""
+    return node if isinstance(node, list) else []
+
+
+def line_of(node: Node) -> int:
+    """Line of the first key of a mapping, 1 where it has none."""
+    first = next(iter(mapping(node)), None)
+    return first.line if isinstance(first, Text) else 1
+
+
+def command_line(container: Mapping[Text, Node], path: str) -> tuple[Argument, ...]:
+    """command and args as one line; a shell script stays one argument."""
+    found: list[Argument] = []
+    for key in ("command", "args"):
+        node = container.get(Text(key))
+        for position, word in enumerate(items(node)):
+            if isinstance(word, Text):
+                where = f"{path}.{key}[{position}]" if isinstance(node, list) else f"{path}.{key}"
+                line, column = word.within(0)
+                found.append(Argument(word, line, column, where))
+    return tuple(found)
+
+
+def variables(container: Mapping[Text, Node], outside: Mapping[str, Text]) -> tuple[dict[str, Text], tuple[str, ...]]:
+    """Variables with a value, and names of those whose value is elsewhere (secrets, fields)."""
+    known: dict[str, Text] = {}
+    hidden: list[str] = []
+    for source in items_of(container.get(Text("envFrom"))):
+        of = text(get(source, "configMapRef.name"))
+        prefix = f"{of}/"
+        known |= {key.removeprefix(prefix): value for key, value in outside.items() if of and key.startswith(prefix)}
+    for entry in items_of(container.get(Text("env"))):
+        name, value = text(get(entry, "name")), text(get(entry, "value"))
+        if name is None:
+            continue
+        if value is None and (of := text(get(entry, "valueFrom.configMapKeyRef.name"))) is not None:
+            value = outside.get(f"{of}/{text(get(entry, 'valueFrom.configMapKeyRef.key'))}")
+        if value is None:
+            hidden.append(str(name))
+        else:
+            known[str(name)] = value
+    return known, tuple(hidden)
+
+
+def devices(container: Mapping[Text, Node], named: tuple[tuple[str, Text], ...]) -> Hardware:
+    """Devices a container asks for: limits first, then requests."""
+    for kind in ("limits", "requests"):
+        asked = mapping(get(container, f"resources.{kind}"))
+        for key, value in asked.items():
+            count = integer(value)
+            if DEVICE_RESOURCES.fullmatch(key) and count is not None:
+                of_slice = ((str(key), key),) if "mig-" in key else ()
+                return Hardware(count=count, counted_at=value, resource=str(key), named=(*of_slice, *named))
+    return Hardware(named=named)
+
+
+def device_names(pod: Mapping[Text, Node]) -> tuple[tuple[str, Text], ...]:
+    """What selectors and required affinities say of the kind of device, the most telling label first."""
+    found: dict[str, Text] = {}
+    for key, value in mapping(pod.get(Text("nodeSelector"))).items():
+        if isinstance(value, Text):
+            found[str(key)] = value
+    terms = get(pod, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
+    for term in items_of(terms):
+        for expression in items_of(get(term, "matchExpressions")):
+            key, values = text(get(expression, "key")), items(get(expression, "values"))
+            if key is not None and get(expression, "operator") == "In" and len(values) == 1:
+                found.setdefault(str(key), values[0])
+    return tuple((label, found[label]) for label in DEVICE_LABELS if label in found)
+
+
+def host(pod: Mapping[Text, Node], container: Mapping[Text, Node]) -> Host:
+    """Memory limit, /dev/shm and shared IPC of a container."""
+    memory = text(get(container, "resources.limits.memory"))
+    mounted = {
+        str(text(get(mount, "name")))
+        for mount in items_of(container.get(Text("volumeMounts")))
+        if get(mount, "mountPath") == "/dev/shm"
+    }
+    shm: int | None = None
+    for volume in items_of(pod.get(Text("volumes"))):
+        if str(text(get(volume, "name"))) in mounted and isinstance(get(volume, "emptyDir"), dict):
+            size = quantity_bytes(text(get(volume, "emptyDir.sizeLimit")))
+            # Without a limit, memory of the node is the limit.
+            shm = size if size is not None else 2**62
+    return Host(
+        memory_bytes=quantity_bytes(memory),
+        memory_at=memory,
+        shm_bytes=shm,
+        shares_ipc=boolean(pod.get(Text("hostIPC"))) is True,
+    )
+
+
+def quantity_bytes(quantity: str | None) -> int | None:
+    """Bytes of a Kubernetes quantity: 15Gi, 500M, 1073741824.
+
+    >>> quantity_bytes("1.5Gi"), quantity_bytes("2G"), quantity_bytes("x")
+    (1610612736, 2000000000, None)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|[kKMGT]?)", (quantity or "").strip())
+    if match is None:
+        return None
+    return int(float(match[1]) * (BINARY.get(match[2]) or DECIMAL[match[2]]))

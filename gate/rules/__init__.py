@@ -1,0 +1,1 @@
+"""One rule a file: id, severity, why, remedy, and what it looks at."""
