@@ -65,7 +65,7 @@ def documents(text: str, name: str) -> Iterator[Node]:
                 raise InfoptError(f"{name}: more than {MOST_EVENTS:,} YAML values; split the file")
             done = builder.take(event)
             if builder.depth > MOST_DEPTH:
-                mark = event.start_mark
+                mark: Any = event.start_mark
                 raise InfoptError(f"{name}:{mark.line + 1}:{mark.column + 1}: nested more than {MOST_DEPTH} deep")
             if done:
                 yield builder.document
@@ -85,7 +85,7 @@ class _Builder:
         self._start()
 
     def _start(self) -> None:
-        self.stack: list[dict[Text, Node] | list[Node]] = []
+        self.stack: list[dict[str, Node] | list[Node]] = []
         self.keys: list[Text | None] = []
         self.anchors: dict[str, Node] = {}
 
@@ -99,7 +99,7 @@ class _Builder:
         if kind is yaml.ScalarEvent:
             self._add(self._scalar(event), event)
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            opened: dict[Text, Node] | list[Node] = {} if kind is yaml.MappingStartEvent else []
+            opened: dict[str, Node] | list[Node] = {} if kind is yaml.MappingStartEvent else []
             self._add(opened, event)
             self.stack.append(opened)
             self.keys.append(None)
@@ -149,9 +149,9 @@ class _Builder:
             self.keys[-1] = None
 
 
-def _merge(mapping: dict[Text, Node]) -> None:
+def _merge(mapping: dict[str, Node]) -> None:
     """`<<: *base`: keys of the base that the mapping has not."""
-    merged = mapping.pop(Text("<<"))
+    merged = mapping.pop("<<")
     for base in merged if isinstance(merged, list) else [merged]:
         if isinstance(base, Mapping):
             for key, value in base.items():
@@ -174,7 +174,7 @@ def get(node: Node, path: str) -> Node:
     return node
 
 
-def mapping(node: Node) -> dict[Text, Node]:
+def mapping(node: Node) -> dict[str, Node]:
     """The node as a mapping; an empty one where it is none."""
     return node if isinstance(node, dict) else {}
 

@@ -77,11 +77,11 @@ def line_of(node: Node) -> int:
     return first.line if isinstance(first, Text) else 1
 
 
-def command_line(container: Mapping[Text, Node], path: str) -> tuple[Argument, ...]:
+def command_line(container: Mapping[str, Node], path: str) -> tuple[Argument, ...]:
     """command and args as one line; a shell script stays one argument."""
     found: list[Argument] = []
     for key in ("command", "args"):
-        node = container.get(Text(key))
+        node = container.get(key)
         for position, word in enumerate(items(node)):
             if isinstance(word, Text):
                 where = f"{path}.{key}[{position}]" if isinstance(node, list) else f"{path}.{key}"
@@ -90,15 +90,16 @@ def command_line(container: Mapping[Text, Node], path: str) -> tuple[Argument, .
     return tuple(found)
 
 
-def variables(container: Mapping[Text, Node], outside: Mapping[str, Text]) -> tuple[dict[str, Text], tuple[str, ...]]:
+def variables(container: Mapping[str, Node], outside: Mapping[str, Text]) -> tuple[dict[str, Text], tuple[str, ...]]:
     """Variables with a value, and names of those whose value is elsewhere (secrets, fields)."""
     known: dict[str, Text] = {}
     hidden: list[str] = []
-    for source in items_of(container.get(Text("envFrom"))):
+    for source in items_of(container.get("envFrom")):
         of = text(get(source, "configMapRef.name"))
         prefix = f"{of}/"
-        known |= {key.removeprefix(prefix): value for key, value in outside.items() if of and key.startswith(prefix)}
-    for entry in items_of(container.get(Text("env"))):
+        if of is not None:
+            known |= {key.removeprefix(prefix): value for key, value in outside.items() if key.startswith(prefix)}
+    for entry in items_of(container.get("env")):
         name, value = text(get(entry, "name")), text(get(entry, "value"))
         if name is None:
             continue
@@ -111,43 +112,44 @@ def variables(container: Mapping[Text, Node], outside: Mapping[str, Text]) -> tu
     return known, tuple(hidden)
 
 
-def devices(container: Mapping[Text, Node], named: tuple[tuple[str, Text], ...]) -> Hardware:
+def devices(container: Mapping[str, Node], named: tuple[tuple[str, Text], ...]) -> Hardware:
     """Devices a container asks for: limits first, then requests."""
     for kind in ("limits", "requests"):
         asked = mapping(get(container, f"resources.{kind}"))
         for key, value in asked.items():
             count = integer(value)
-            if DEVICE_RESOURCES.fullmatch(key) and count is not None:
-                of_slice = ((str(key), key),) if "mig-" in key else ()
+            if isinstance(key, Text) and DEVICE_RESOURCES.fullmatch(key) and count is not None:
+                of_slice: tuple[tuple[str, Text], ...] = ((str(key), key),) if "mig-" in key else ()
                 return Hardware(count=count, counted_at=value, resource=str(key), named=(*of_slice, *named))
     return Hardware(named=named)
 
 
-def device_names(pod: Mapping[Text, Node]) -> tuple[tuple[str, Text], ...]:
+def device_names(pod: Mapping[str, Node]) -> tuple[tuple[str, Text], ...]:
     """What selectors and required affinities say of the kind of device, the most telling label first."""
     found: dict[str, Text] = {}
-    for key, value in mapping(pod.get(Text("nodeSelector"))).items():
+    for key, value in mapping(pod.get("nodeSelector")).items():
         if isinstance(value, Text):
             found[str(key)] = value
     terms = get(pod, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
     for term in items_of(terms):
         for expression in items_of(get(term, "matchExpressions")):
             key, values = text(get(expression, "key")), items(get(expression, "values"))
-            if key is not None and get(expression, "operator") == "In" and len(values) == 1:
-                found.setdefault(str(key), values[0])
+            only = text(values[0]) if len(values) == 1 else None
+            if key is not None and only is not None and get(expression, "operator") == "In":
+                found.setdefault(str(key), only)
     return tuple((label, found[label]) for label in DEVICE_LABELS if label in found)
 
 
-def host(pod: Mapping[Text, Node], container: Mapping[Text, Node]) -> Host:
+def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
     """Memory limit, /dev/shm and shared IPC of a container."""
     memory = text(get(container, "resources.limits.memory"))
     mounted = {
         str(text(get(mount, "name")))
-        for mount in items_of(container.get(Text("volumeMounts")))
+        for mount in items_of(container.get("volumeMounts"))
         if get(mount, "mountPath") == "/dev/shm"
     }
     shm: int | None = None
-    for volume in items_of(pod.get(Text("volumes"))):
+    for volume in items_of(pod.get("volumes")):
         if str(text(get(volume, "name"))) in mounted and isinstance(get(volume, "emptyDir"), dict):
             size = quantity_bytes(text(get(volume, "emptyDir.sizeLimit")))
             # Without a limit, memory of the node is the limit.
@@ -156,7 +158,7 @@ def host(pod: Mapping[Text, Node], container: Mapping[Text, Node]) -> Host:
         memory_bytes=quantity_bytes(memory),
         memory_at=memory,
         shm_bytes=shm,
-        shares_ipc=boolean(pod.get(Text("hostIPC"))) is True,
+        shares_ipc=boolean(pod.get("hostIPC")) is True,
     )
 
 
