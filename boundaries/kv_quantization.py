@@ -1,109 +1,216 @@
 """Fewer bits for cached keys and values: more sequences, fewer bytes per step, some precision.
 
-    share  = KV at this batch and context / memory of the device        below 10 %: limited (document 1)
+    share  = KV at this batch and context / memory of the device
     gain   = TPOT(KV as it is) / TPOT(KV smaller)                       sequences: pool // (request in either format)
-Bits are those of the format with its scales (profiles/data/kv). Whether the engine's kernels on this device keep up is
-data (data/kv_kernels.yaml): where losses were measured the answer is to measure, unless memory decides.
+Where the batch fits in the smaller format only: use. Below 10 % of memory (document 1) it is limited, unless the step
+itself gets 10 % shorter: the rule counts what is stored, the step what is read. Above, it is worth using where the step
+gets shorter by more than repeated runs differ, or where the batch fills more than half of the cache; else limited.
+Bits are those of the format with its scales (profiles/data/kv); what engines make of it: data/kv_kernels.yaml.
 """
 
-from functools import cache
-from typing import Any
+import math
+from collections.abc import Iterator
 
-from infopt.boundaries.deciding import DATA, MEASURE_STEPS, threshold
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, threshold
+from infopt.boundaries.kv_kernels import Row, formats, loss, notes
 from infopt.boundaries.quantities import BATCH, CONTEXT
 from infopt.boundaries.situation import Situation
-from infopt.boundaries.technique import Figure, Judgement, Rule, Technique, Verdict
+from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
+from infopt.frozen import dataclass
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.engine_flags import engine_flags
-from infopt.profiles.engines import version_key
 from infopt.profiles.formats import format_name, load_kv_format
-from infopt.records import read_yaml
 
-FULL_PRECISION_BITS = 16.0
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer without its figures; `after` and `gain` are None where there is no smaller format."""
+
+    verdict: Verdict
+    reason: str
+    before: Situation
+    after: Situation | None = None
+    gain: Gain | None = None
+    slow: Row | None = None
 
 
 def judge(situation: Situation) -> Judgement:
     """The smaller format beside the one in use."""
-    s = situation.scenario
-    name = target(situation, "")
-    after = apply(situation, name)
-    if after.scenario.kv.bits_per_element >= s.kv.bits_per_element:
-        return Judgement(
-            "skip", None, f"the cache is {s.kv_format} already", rule=_rule(situation.memory.kv_share, None)
-        )
-    if not situation.memory.layout.kinds:
-        return Judgement("skip", None, "the model keeps no keys and values, only a state")
-    gain = situation.gain_over(after, "tpot", lambda here, there: situation.tpot_s(here) / after.tpot_s(there))
-    share = situation.memory.kv_share
-    before_sequences, sequences = situation.memory.max_sequences, after.memory.max_sequences
-    slow = slow_kernel(s, name)
-    verdict, reason = _verdict(situation, after, share, slow)
-    figures = (
-        Figure("kv_share", share, "share", "KV of memory at this batch and context"),
-        Figure("kv_share_of_step", situation.bandwidth.kv_share_of_step, "share", "KV of the bytes of a step"),
-        Figure("max_sequences", before_sequences, "sequences", f"fit with {s.kv_format}"),
-        Figure("max_sequences_after", sequences, "sequences", f"fit with {name}"),
-        Figure("tpot_s", situation.tpot_s(), "s", "time per output token now"),
-        Figure("tpot_after_s", after.tpot_s(), "s", f"time per output token with {name}"),
+    found = decide(situation)
+    before, after = found.before, found.after
+    share = before.memory.kv_share
+    if after is None:
+        return Judgement(found.verdict, None, found.reason, rule=_rule(share, before, None, None))
+    figures = (*_figures(before, after), *_other_figures(before, after), *_crossings(before))
+    settle = MEASURE_STEPS if found.verdict == "measure" else ""
+    rule = _rule(share, before, found.verdict, found.gain)
+    return Judgement(found.verdict, _shown_gain(found), found.reason, figures, tuple(_costs(found)), rule, settle)
+
+
+def decide(situation: Situation) -> Decision:
+    """The verdict, its reason and what it rests on."""
+    before = situation.changed(curve=()) if situation.curve else situation
+    s = before.scenario
+    if not before.memory.layout.kinds:
+        return Decision("skip", "the model keeps no keys and values, only a state", before)
+    after = apply(before, "")
+    name = after.scenario.kv_format
+    if cache_bits(after.scenario) >= cache_bits(s):
+        return Decision("skip", f"the cache is in {s.kv_format} already", before)
+    slow = loss(s, name)
+    if slow is not None and slow.refused:
+        return Decision("impossible", slow.text, before)
+    if name not in formats(s):
+        takes = ", ".join(formats(s)) or "none"
+        return Decision("impossible", f"{s.engine.engine} takes no {name} cache for this model here ({takes})", before)
+    gain = before.gain_over(after, "tpot", lambda here, there: before.tpot_s(here) / after.tpot_s(there))
+    verdict, reason = _by_time(before, after, gain, slow) if before.fits else _by_memory(before, after)
+    return Decision(verdict, reason, before, after, gain, slow)
+
+
+def cache_bits(s: Scenario) -> float:
+    """Mean bits of a cached element, latent entries as their format fixes them."""
+    entry = sum(run.layers * run.mixer.cache_elements_per_token for run in s.model.runs)
+    latent = sum(run.layers for run in s.model.runs if run.mixer.kind in ("latent", "indexed"))
+    if s.kv.latent_bytes_per_token is None or not latent:
+        return s.kv.bits_per_element
+    return 8.0 * s.kv.latent_bytes_per_token * latent / entry
+
+
+def _by_memory(before: Situation, after: Situation) -> tuple[Verdict, str]:
+    """Where the batch does not fit."""
+    s, name = before.scenario, after.scenario.kv_format
+    fit, fit_after = before.memory.max_sequences, after.memory.max_sequences
+    if fit_after == 0:
+        return "skip", f"no sequence fits, with a cache in {name} neither: weights or more devices first"
+    return (
+        "use",
+        f"{fit_after:,} sequences fit in {name}, {fit:,} in {s.kv_format}; {s.batch_per_replica:,} are asked for",
     )
-    costs: tuple[str, ...] = (
-        f"precision of the cache falls from {s.kv_format} to {name}: test long contexts and long answers",
-    )
+
+
+def _by_time(before: Situation, after: Situation, gain: Gain, slow: Row | None) -> tuple[Verdict, str]:
+    """Where it fits."""
+    share, limit = before.memory.kv_share, threshold("kv_share")
+    fit, fit_after = before.memory.max_sequences, after.memory.max_sequences
+    by_time = by_gain(gain, before.basis_with(after))
+    stored = f"KV is {share:.1%} of memory" if share < limit else f"KV is {share:.0%} of memory"
+    step = f"TPOT gains {gain.value:.2f}x"
+    if share < limit and by_time != "use":
+        return "limited", f"{stored}, below {limit:.0%}; {step}"
+    crowded = 2 * before.scenario.batch_per_replica > fit
+    if by_time == "skip" and not crowded:
+        return "limited", f"{stored}, but {step} only, and {fit:,} sequences fit as it is"
     if slow is not None:
-        costs = (*costs, slow["text"])
-    return Judgement(verdict, gain, reason, figures, costs, _rule(share, verdict), MEASURE_STEPS if slow else "")
+        return "measure", f"{stored}; {slow.text}"
+    if by_time == "measure" and not crowded:
+        return "measure", f"{stored}; {step}, {gain.low:.2f}x to {gain.high:.2f}x: constants are lent"
+    return "use", f"{stored}; {step}, {fit_after:,} sequences fit instead of {fit:,}"
 
 
-def _verdict(situation: Situation, after: Situation, share: float, slow: dict[str, Any] | None) -> tuple[Verdict, str]:
-    name, limit = after.scenario.kv_format, threshold("kv_share")
-    if not situation.fits and after.fits:
-        return "use", f"{situation.scenario.batch} sequences fit with {name} only"
-    if share < limit:
-        return "limited", f"KV is {share:.1%} of memory, below {limit:.0%}"
-    if slow is not None:
-        return "measure", f"KV is {share:.0%} of memory, but kernels may lose: {slow['text']}"
-    return "use", f"KV is {share:.0%} of memory; {after.memory.max_sequences:,} sequences fit instead of " + (
-        f"{situation.memory.max_sequences:,}"
-    )
+def _shown_gain(found: Decision) -> Gain | None:
+    """Of time where the batch fits, of sequences where it does not."""
+    before, after = found.before, found.after
+    if before.fits or after is None:
+        return found.gain
+    fit = before.memory.max_sequences
+    ratio = after.memory.max_sequences / fit if fit else None
+    return None if ratio is None else Gain(ratio, ratio, ratio, "sequences")
 
 
-def _rule(share: float, verdict: Verdict | None) -> Rule:
+def _figures(before: Situation, after: Situation) -> Iterator[Figure]:
+    now, name = before.scenario.kv_format, after.scenario.kv_format
+    yield Figure("kv_share", before.memory.kv_share, "share", "KV of memory at this batch and context")
+    yield Figure("kv_share_of_step", before.bandwidth.kv_share_of_step, "share", "KV of the bytes of a step")
+    yield Figure("max_sequences", before.memory.max_sequences, "sequences", f"fit with {now}")
+    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", f"fit with {name}")
+    yield Figure("tpot_s", before.tpot_s(), "s", "time per output token now")
+    yield Figure("tpot_after_s", after.tpot_s(), "s", f"time per output token with {name}")
+
+
+def _other_figures(before: Situation, after: Situation) -> Iterator[Figure]:
+    """The other smaller formats of the engine."""
+    for name in formats(before.scenario):
+        other = in_format(before, name)
+        if name == after.scenario.kv_format or cache_bits(other.scenario) >= cache_bits(before.scenario):
+            continue
+        bits = cache_bits(other.scenario)
+        slow = loss(before.scenario, name)
+        told = f"; {slow.text}" if slow is not None else ""
+        text = f"fit with {name} ({bits:g} bits with scales){told}"
+        yield Figure(f"max_sequences_{name}", other.memory.max_sequences, "sequences", text)
+        ratio = before.tpot_s() / other.tpot_s()
+        yield Figure(f"gain_{name}_ratio", ratio, "ratio", f"TPOT gain of {name} by bytes alone")
+
+
+def _crossings(before: Situation) -> Iterator[Figure]:
+    """Batch and context at which the cache is 10 % of memory, the other as it is."""
+    s, page, limit = before.scenario, before.memory.layout, threshold("kv_share")
+    allowed = limit * before.memory.capacity_bytes_per_gpu
+    replica = math.ceil(allowed / page.request_bytes(s.context_tokens))
+    batch = (replica - 1) * s.dp + 1
+    yield Figure("share_limit_batch", batch, "sequences", f"KV reaches {limit:.0%} of memory at this context")
+
+    def reached(context: int) -> bool:
+        return s.batch_per_replica * float(page.request_bytes(context)) >= allowed
+
+    low, high = 1, int(CONTEXT.high(before))
+    if not reached(high):
+        yield Figure("share_limit_context", None, "tokens", f"KV reaches {limit:.0%} of memory at this batch: never")
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    yield Figure("share_limit_context", high, "tokens", f"KV reaches {limit:.0%} of memory at this batch")
+
+
+def _costs(found: Decision) -> Iterator[str]:
+    before, after = found.before, found.after
+    if after is None:
+        return
+    now, name = before.scenario.kv_format, after.scenario.kv_format
+    yield f"precision of the cache falls from {now} to {name}: test long contexts and long answers"
+    if found.slow is not None:
+        yield found.slow.text
+    yield from notes(before.scenario)
+
+
+def _rule(share: float, before: Situation, verdict: Verdict | None, gain: Gain | None) -> Rule:
     says: Verdict = "limited" if share < threshold("kv_share") else "use"
-    why = "the rule has no word on kernels that lose on this device" if verdict == "measure" else ""
+    why = ""
+    if verdict == "use" and says == "limited":
+        why = "the rule counts what is stored; "
+        why += "the batch does not fit" if not before.fits else "a step reads the cache for every token"
+    elif verdict == "limited" and says == "use":
+        why = f"the step gains {gain.value:.2f}x only and the room is not needed at this batch" if gain else ""
+    elif verdict == "measure":
+        why = "the rule has no word on kernels that may lose on this device"
     return Rule(1, "below about 10 % of memory the gain is limited", says, why)
 
 
 def target(situation: Situation, argument: str) -> str:
-    """The format asked about: the argument, what the load names, or the engine's usual smaller one."""
-    asked = argument or situation.load.kv_format or engine_flags(situation.scenario.engine.engine).small_kv
-    return format_name(asked, "kv")
+    """The format asked about: the argument, what the load names, or the engine's usual smaller one for this model."""
+    s = situation.scenario
+    asked = argument or situation.load.kv_format
+    if asked:
+        return format_name(asked, "kv")
+    usual = format_name(engine_flags(s.engine.engine).small_kv, "kv")
+    taken = formats(s)
+    return usual if usual in taken or not taken else taken[0]
+
+
+def in_format(situation: Situation, name: str) -> Situation:
+    """The same with the cache in another format; a measured step curve is of the old one and is dropped."""
+    return situation.changed(curve=(), kv_format=name, kv=load_kv_format(name))
 
 
 def apply(situation: Situation, argument: str) -> Situation:
-    """The cache in the smaller format."""
-    name = target(situation, argument)
-    used = (*situation.used, TECHNIQUE.id)
-    return situation.changed(kv_format=name, kv=load_kv_format(name), used=used)
+    """The cache in the smaller format.
 
-
-def slow_kernel(s: Scenario, kv_format: str) -> dict[str, Any] | None:
-    """The record of a measured loss of this format on this engine and device."""
-    capability = s.accelerator.cuda_capability
-    for row in _kernels():
-        if row["engine"] != s.engine.engine or kv_format not in row["formats"] or capability is None:
-            continue
-        if capability < row["capability_below"] and _in_versions(row, s.engine_version):
-            return row
-    return None
-
-
-def _in_versions(row: dict[str, Any], version: str) -> bool:
-    return "until" not in row or version_key(version) < version_key(row["until"])
-
-
-@cache
-def _kernels() -> tuple[dict[str, Any], ...]:
-    return tuple(read_yaml(DATA / "kv_kernels.yaml"))
+    Errors: InfoptError for an unknown format.
+    """
+    changed = in_format(situation, target(situation, argument))
+    return changed.changed(used=(*situation.used, TECHNIQUE.id))
 
 
 TECHNIQUE = Technique(
@@ -115,4 +222,5 @@ TECHNIQUE = Technique(
     quantities=(BATCH, CONTEXT),
     apply=apply,
     aliases=("kv",),
+    quick=lambda situation: decide(situation).verdict,
 )
