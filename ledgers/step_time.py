@@ -38,7 +38,7 @@ class StepShape:
     devices          devices that share one prompt's work
     dp               attention replicas that share the experts (else 1)
     flop_per_s       dense peak of one device in the weights' format; flop16_per_s in 16 bit
-    linear_flop_per_token  matrices of a prompt token, the head left out
+    linear_flop_per_token  matrices of a prompt token, the head left out; decode_flop_per_token with it
     kernel_s         cost of one kernel on this device in this format
     weight_ratio     seconds a weight byte takes over those of its bandwidth
     head_ratio       the same for a cached byte that every query head reads for itself, 0 with flash attention
@@ -53,6 +53,7 @@ class StepShape:
     flop_per_s: float
     flop16_per_s: float
     linear_flop_per_token: float
+    decode_flop_per_token: float
     kernels: int
     kernel_s: float
     mixture_layers: int
@@ -84,6 +85,7 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
         flop_per_s=peak,
         flop16_per_s=peak16,
         linear_flop_per_token=2.0 * (s.model.params_active - head),
+        decode_flop_per_token=2.0 * s.model.params_active,
         kernels=kernels_per_step(s.model),
         kernel_s=kernel_cost_s(s, constants),
         mixture_layers=sum(run.layers for run in mixtures),
@@ -175,7 +177,7 @@ def step_terms_s(
     bandwidth = shape.bandwidth_bytes_per_s
     weights = sum(stage.weight_bytes(batch) for stage in shape.stages) / bandwidth
     kv = sum(stage.kv_bytes(per_replica, context_tokens) for stage in shape.stages) / bandwidth
-    products = batch * 2.0 * shape.model.params_active / shape.flop_per_s / shape.devices
+    products = batch * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
     others = (batch - 1) / output_tokens
     terms = {
         "weights": shape.weight_ratio * weights,
