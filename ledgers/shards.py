@@ -50,18 +50,17 @@ def _feed_forward(run: LayerRun, hidden: int, whole_experts: bool) -> dict[str, 
 
 
 def uncut(s: Scenario, group: int, tp: int | None = None, columns: bool = False) -> tuple[str, float] | None:
-    """The first matrix whose share on a rank is not whole groups, with that share; None where all are.
-
-    >>> from infopt.ledgers.shards import whole
-    >>> whole(192, 128), whole(256, 128)
-    (False, True)
-    """
+    """The first matrix whose share on a rank is not whole groups, with that share; None where all are."""
     widths = rank_widths(s.model, tp or s.tp, s.ep > 1, columns)
     return next(((name, width) for name, width in widths.items() if not whole(width, group)), None)
 
 
 def whole(width: float, group: int) -> bool:
-    """Whether a width is whole groups."""
+    """Whether a width is whole groups.
+
+    >>> whole(192, 128), whole(256, 128)
+    (False, True)
+    """
     return width % group == 0
 
 
