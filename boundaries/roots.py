@@ -34,12 +34,18 @@ def break_evens(judge: Judge, quantity: Quantity, situation: Situation) -> tuple
     for start, end in itertools.pairwise(places):
         for value in flips(verdict, start, end, quantity.whole):
             below, above = sides(verdict, value, quantity.whole, low, high)
-            if below != above:
+            if below != above and not (found and not quantity.whole and _repeats(found[-1], value, below, above)):
                 found.append(BreakEven(quantity.name, value, quantity.unit, current, below, above, low, high))
     if found:
         return tuple(found[:FLIPS_AT_MOST])
     only = verdict(current if current is not None else low)
     return (BreakEven(quantity.name, None, quantity.unit, current, only, only, low, high),)
+
+
+def _repeats(last: BreakEven, value: float, below: Verdict, above: Verdict) -> bool:
+    """Whether a flip is the last one again: a verdict between them holds for less than 1 %."""
+    near = last.value is not None and value - last.value <= BESIDE * abs(value)
+    return near and (last.below, last.above) == (below, above)
 
 
 def verdict_at(judge: Judge, quantity: Quantity, situation: Situation, value: float) -> Verdict:

@@ -6,6 +6,7 @@ Each is a short formula over the ledgers' floors; the docstring gives the equati
 import math
 
 from infopt.errors import InfoptError
+from infopt.ledgers import attention, links, queueing
 from infopt.studies.claim_figures import (
     device_of,
     figure,
@@ -20,37 +21,14 @@ from infopt.studies.claim_figures import (
 
 @figure("ratio")
 def static_loss(batch: int, spread: float) -> float:
-    """E[max of B lengths] / E[L]: slot-steps a static batch holds for each one it uses; filling time is ignored.
-
-    Lengths are gamma distributed with a coefficient of variation of `spread` (1: exponential).
-    E[max] = integral over x of 1 - F(x)^B, by the midpoint rule in u with x = far u^3: F is steep at zero
-    for wide spreads.
-    """
-    if spread == 0:
-        return 1.0
-    shape = 1 / spread**2
-    far = shape + 12 * math.sqrt(shape) + 30
-    steps = 3000
-    places = [(i + 0.5) / steps for i in range(steps)]
-    mean_slope = sum(3 * u * u * (1 - _gamma_share(shape, far * u**3) ** batch) for u in places) / steps
-    return far * mean_slope / shape
-
-
-def _gamma_share(shape: float, x: float) -> float:
-    """Distribution function of the gamma distribution with unit scale (series of the incomplete gamma function)."""
-    term = total = 1 / shape
-    n = 0
-    while term > total * 1e-12:
-        n += 1
-        term *= x / (shape + n)
-        total += term
-    return min(1.0, total * math.exp(shape * math.log(x) - x - math.lgamma(shape)))
+    """Slot-steps a static batch holds for each one it uses; filling time is ignored."""
+    return queueing.static_loss(batch, spread)
 
 
 @figure("spread")
 def spread_for_loss(batch: int, ratio: float) -> float:
-    """Coefficient of variation of output lengths at which a static batch loses `ratio`."""
-    return root(lambda spread: static_loss(batch, spread) - ratio, 0.05, 6.0)
+    """Coefficient of variation of output lengths at which a static batch loses `ratio`; infinite where none does."""
+    return queueing.spread_for_loss(batch, ratio) or math.inf
 
 
 @figure("ratio")
@@ -275,20 +253,17 @@ def fused_attention_gain(model: str, hw: str, passes: int) -> float:
     """
     device = device_of(hw).accelerator
     dim = max(run.mixer.qk_dim for run in model_of(model).groups)
-    compute_s = 4 * dim / device.peak_flop_per_s["bf16"]
-    memory_s = 2 * passes / device.bandwidth_bytes_per_s
-    return max(compute_s, memory_s) / compute_s
+    return attention.unfused_ratio(2 * dim, device.peak_flop_per_s["bf16"], device.bandwidth_bytes_per_s, passes)
 
 
 @figure("ratio")
 def fused_prefill_gain(model: str, hw: str, passes: int, tokens: float) -> float:
     """The same over the whole prefill, whose matrices gain nothing: (linear + slow attention) / (linear + fast)."""
     profile, device = model_of(model), device_of(hw).accelerator
-    pairs = sum(run.layers * run.mixer.q_heads * run.mixer.qk_dim for run in profile.groups) * tokens**2
-    head = profile.head_params or profile.embed_params
-    linear_s = 2 * (profile.params_active - head) * tokens / device.peak_flop_per_s["bf16"]
-    fast_s = 4 * pairs / device.peak_flop_per_s["bf16"]
-    return (linear_s + fast_s * fused_attention_gain(model, hw, passes)) / (linear_s + fast_s)
+    peak, bandwidth = device.peak_flop_per_s["bf16"], device.bandwidth_bytes_per_s
+    slow_s = attention.unfused_s(profile, tokens, peak, bandwidth, passes)
+    linear_s, fast_s = attention.linear_flop(profile, tokens) / peak, attention.square_flop(profile, tokens) / peak
+    return attention.prefill_gain(linear_s, slow_s, fast_s)
 
 
 @figure("tokens")
@@ -300,13 +275,12 @@ def tokens_for_fused_gain(model: str, hw: str, passes: int, gain: float) -> floa
 # --- replicas against tensor parallelism ----------------------------------------------------------------------------
 
 
-def _all_reduce_s_per_token(model: str, hw: str, gpus: int) -> float:
-    """Two ring all-reduces a layer: 2 L x 2 (p - 1) / p x hidden x 2 bytes over one direction of the link."""
-    profile, link = model_of(model), device_of(hw).accelerator.link
+def _sums_s_per_token(model: str, hw: str, gpus: int) -> float:
+    """Two ring all-reduces a layer over one direction of the link, no latency."""
+    link = device_of(hw).accelerator.link
     if link is None:
         raise InfoptError(f"claims: no link is known for {hw}")
-    moved = 2 * profile.layers * 2 * (gpus - 1) / gpus * profile.hidden * 2
-    return moved / link.bytes_per_s
+    return links.sums_s_per_token(model_of(model), gpus, link.bytes_per_s)
 
 
 @figure("ratio")
@@ -317,14 +291,14 @@ def replicas_decode_gain(model: str, hw: str, gpus: int, weights: str, kv: str, 
     """
     each = tpot_floor(model, hw, 1, weights, kv, tokens, max(1, batch // gpus))
     group = tpot_floor(model, hw, gpus, weights, kv, tokens, batch)
-    return (group + batch * _all_reduce_s_per_token(model, hw, gpus)) / each
+    return (group + batch * _sums_s_per_token(model, hw, gpus)) / each
 
 
 @figure("sequences")
 def batch_for_replicas(model: str, hw: str, gpus: int, weights: str, kv: str) -> float:
     """Total batch at which the all-reduces cost what reading the weights in every replica costs (short context)."""
     each = tpot_floor(model, hw, 1, weights, kv, 1, 1)
-    return each * (1 - 1 / gpus) / _all_reduce_s_per_token(model, hw, gpus)
+    return links.batch_for_replicas(each, gpus, _sums_s_per_token(model, hw, gpus))
 
 
 @figure("ratio")
@@ -333,4 +307,4 @@ def replicas_prefill_gain(model: str, hw: str, gpus: int, weights: str, kv: str,
     compute_s = plan_of(model, hw, gpus, weights, kv, tokens, 1, 2).compute.ttft_floor_s
     if compute_s is None:
         raise InfoptError(f"claims: no peak is known for {hw}")
-    return 1 + tokens * _all_reduce_s_per_token(model, hw, gpus) / compute_s
+    return 1 + tokens * _sums_s_per_token(model, hw, gpus) / compute_s
