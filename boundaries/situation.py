@@ -50,7 +50,18 @@ class Situation:
         kept = {name: given.pop(name, getattr(self, name)) for name in own}
         if given:
             kept["scenario"] = replace(kept["scenario"], **given)
-        return Situation(**kept)
+        other = Situation(**kept)
+        other._take_ledgers(self)
+        return other
+
+    def _take_ledgers(self, of: "Situation") -> None:
+        """Ledgers that were computed for the same scenario need not be computed again."""
+        if self.scenario is not of.scenario:
+            return
+        same_steps = self.calibrated is of.calibrated and self.curve is of.curve
+        for name in ("memory", "bandwidth", "compute", *(("steps",) if same_steps else ())):
+            if name in of.__dict__:
+                self.__dict__[name] = of.__dict__[name]
 
     @cached_property
     def memory(self) -> MemoryLedger:
@@ -78,15 +89,19 @@ class Situation:
         """Sequences whose tokens meet in one step."""
         return self.scenario.sharing_batch
 
+    def token_s(self, steps: Steps | None = None, batch: float | None = None) -> float:
+        """Time per output token without the prompts of others; with the speculation that is in use."""
+        steps, batch = steps or self.steps, self.batch if batch is None else batch
+        context = self.scenario.decode_context_tokens
+        if self.cycle is None:
+            return steps.step_s(batch, context)
+        tokens, per_sequence, drafting_s = self.cycle
+        return (steps.step_s(batch, context, per_sequence) + drafting_s) / tokens
+
     def tpot_s(self, steps: Steps | None = None, batch: float | None = None) -> float:
         """Time per output token here, with the prefix cache and the speculation that are in use."""
         steps, batch = steps or self.steps, self.batch if batch is None else batch
-        context = self.scenario.decode_context_tokens
-        stall_s = steps.stall_s(batch, self.cached_tokens)
-        if self.cycle is None:
-            return steps.step_s(batch, context) + stall_s
-        tokens, per_sequence, drafting_s = self.cycle
-        return (steps.step_s(batch, context, per_sequence) + drafting_s) / tokens + stall_s
+        return self.token_s(steps, batch) + steps.stall_s(batch, self.cached_tokens)
 
     def gain(self, metric: Metric, ratio: Callable[[Steps], float]) -> Gain:
         """`ratio` of the steps here, with the interval of what they may be instead."""
