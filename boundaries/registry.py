@@ -6,11 +6,25 @@ from typing import cast
 from infopt.boundaries.conflicts import conflicts
 from infopt.boundaries.roots import break_evens
 from infopt.boundaries.situation import Situation
-from infopt.boundaries.technique import Boundary, Judgement, Technique
+from infopt.boundaries.technique import Boundary, Judgement, Technique, Verdict
 from infopt.errors import unknown_name
 
 # Modules of this package that hold a TECHNIQUE, in the order of the documents.
-MODULES = ("kv_quantization",)
+MODULES = (
+    "continuous_batching",
+    "kv_quantization",
+    "prefix_caching",
+    "speculative",
+    "weight_quantization",
+    "chunked_prefill",
+    "kv_offload",
+    "cuda_graphs",
+    "lora",
+    "application_caches",
+    "paged_kv",
+    "attention_kernels",
+    "more_bandwidth",
+)
 
 
 def techniques() -> tuple[Technique, ...]:
@@ -41,11 +55,18 @@ def judge(technique: Technique, situation: Situation) -> Judgement:
     return technique.judge(situation)
 
 
+def verdict(technique: Technique, situation: Situation) -> Verdict:
+    """The verdict of `judge` alone."""
+    if technique.quick is None or next(conflicts(technique.id, situation), None) is not None:
+        return judge(technique, situation).verdict
+    return technique.quick(situation)
+
+
 def bounded(technique: Technique, situation: Situation) -> Boundary:
     """The answer with the values at which it flips."""
     flips = tuple(
         flip
         for quantity in technique.quantities
-        for flip in break_evens(lambda other: judge(technique, other).verdict, quantity, situation)
+        for flip in break_evens(lambda other: verdict(technique, other), quantity, situation)
     )
     return Boundary(technique, judge(technique, situation), flips)
