@@ -10,13 +10,14 @@ from rich.text import Text
 from infopt.boundaries.technique import Boundary, BreakEven, Judgement
 from infopt.reports import boundary_words as words
 from infopt.reports.markdown import rows_markdown
+from infopt.reports.screen import terminal_width
 from infopt.studies.boundary import Boundaries
 from infopt.units import format_whole
 
 SCHEMA = "infopt/boundary/1"
-COLUMNS = ("technique", "verdict", "gain", "flips at", "beyond", "order")
+COLUMNS = ("#", "technique", "verdict", "gain", "flips at")
 STYLES = {"use": "bold green", "limited": "yellow", "measure": "bold yellow", "skip": "dim", "impossible": "bold red"}
-FOOT = "order: document 3's order of trying. infopt boundary TECHNIQUE goes deep."
+FOOT = "#: document 3's order of trying. infopt boundary TECHNIQUE goes deep."
 
 
 def page(found: Boundaries) -> str:
@@ -40,14 +41,17 @@ def _assumed(found: Boundaries) -> list[str]:
 def _lines(found: Boundaries) -> Iterator[RenderableType]:
     rows = [cells(boundary) for boundary in found.techniques]
     widths = [max(len(row[i]) for row in (COLUMNS, *rows)) for i in range(len(COLUMNS))]
-    yield Text(_joined(COLUMNS, widths), style="cyan")
+    beside = sum(widths) + 2 * len(widths) - 2 <= terminal_width()
+    kept = len(COLUMNS) if beside else len(COLUMNS) - 1
+    yield Text(_joined(COLUMNS[:kept], widths), style="cyan")
     for boundary, row in zip(found.techniques, rows, strict=True):
         verdict = boundary.judgement.verdict
-        line = Text(_joined(row, widths))
-        start = widths[0] + 2
+        line = Text(_joined(row[:kept], widths))
+        start = widths[0] + widths[1] + 4
         line.stylize(STYLES[verdict], start, start + len(verdict))
         yield line
-        yield Padding(Text(boundary.judgement.reason, style="dim"), (0, 0, 0, 4))
+        reason = boundary.judgement.reason + ("" if beside else f"; flips at {row[-1]}")
+        yield Padding(Text(reason, style="dim"), (0, 0, 0, widths[0] + 2))
 
 
 def _joined(row: tuple[str, ...], widths: list[int]) -> str:
@@ -58,21 +62,19 @@ def cells(boundary: Boundary) -> tuple[str, ...]:
     """One line of the table."""
     flip = words.nearest_flip(boundary.break_evens)
     return (
+        format_whole(boundary.technique.order) if boundary.technique.order else "-",
         boundary.technique.id,
         boundary.judgement.verdict,
         words.gain_text(boundary.judgement.gain),
-        words.flip_text(flip) if flip else "none in range",
-        _beyond(flip, boundary.judgement) if flip else "",
-        format_whole(boundary.technique.order) if boundary.technique.order else "-",
+        _beyond(flip) if flip else "none in range",
     )
 
 
-def _beyond(flip: BreakEven, judgement: Judgement) -> str:
-    """The verdict on the other side of a flip, with where that is."""
-    above = flip.current is not None and flip.value is not None and flip.current >= flip.value
-    if flip.current is None:
-        return f"{flip.above} above"
-    return f"{flip.below} below" if above else f"{flip.above} from there"
+def _beyond(flip: BreakEven) -> str:
+    """The nearest value with another verdict, and that verdict: `batch >= 126: skip`."""
+    value = words.bare_text(flip.value, flip.unit)
+    here_above = flip.current is not None and flip.value is not None and flip.current >= flip.value
+    return f"{flip.quantity} < {value}: {flip.below}" if here_above else f"{flip.quantity} >= {value}: {flip.above}"
 
 
 def as_dict(found: Boundaries) -> dict[str, Any]:
@@ -167,7 +169,7 @@ def rows(found: Boundaries) -> list[dict[str, Any]]:
             "flip_value": flip.value if flip else None,
             "flip_unit": flip.unit if flip else None,
             "current": flip.current if flip else None,
-            "beyond": _beyond(flip, boundary.judgement) if flip else None,
+            "beyond": _beyond(flip) if flip else None,
             "reason": data["reason"],
         }
         flat.append(row)

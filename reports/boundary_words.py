@@ -16,6 +16,7 @@ from infopt.units import (
 
 METRICS = {
     "tpot": "TPOT",
+    "itl": "worst ITL",
     "ttft": "TTFT",
     "throughput": "tok/s",
     "sequences": "sequences",
@@ -50,6 +51,8 @@ def value_text(value: float | None, unit: str) -> str:
         return known[unit](value)
     if unit == "ratio":
         return f"{value:.3g}x"
+    if unit == "requests/s":
+        return f"{value:.3g}/s"
     if unit in COUNTS:
         return _count(value) + f" {unit}"
     return f"{value:.3g} {unit}".strip()

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
     from infopt.studies.boundary import Boundaries
     from infopt.studies.boundary_curve import Curve
+    from infopt.studies.checklist import Checked
     from infopt.studies.choices import Choices
     from infopt.studies.compare import Comparison
     from infopt.studies.cost import Month, NoMonth
@@ -249,3 +250,16 @@ def render_curve(curve: "Curve", form: Form) -> str:
     if form == "json":
         return _json({"schema": "infopt/curve/1", **of, "points": rows})
     return _table([{curve.quantity.name: row.pop("value"), **row} for row in rows], form)
+
+
+def render_checklist(found: "Checked", form: Form) -> str:
+    """The pre-deployment checklist."""
+    from infopt.reports import checklist_report as report
+
+    if form == "json":
+        return _json(report.as_dict(found))
+    if form == "csv":
+        from infopt.reports.csv_report import flattened
+
+        return _table([dict(flattened(row)) for row in report.rows(found)], form)
+    return report.markdown(found) if form == "md" else report.page(found)

@@ -65,7 +65,7 @@ def test_the_table_holds_every_technique_best_first(
     page = printed(capsys, *arguments)
     assert all(len(line) <= 80 for line in page.splitlines())
     for row in data["techniques"]:
-        assert f"\n{row['technique']} " in page
+        assert f"  {row['technique']} " in page
 
 
 @pytest.mark.parametrize("id", [t.id for t in techniques()])

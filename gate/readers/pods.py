@@ -133,10 +133,10 @@ def device_names(pod: Mapping[str, Node]) -> tuple[tuple[str, Text], ...]:
     terms = get(pod, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
     for term in items_of(terms):
         for expression in items_of(get(term, "matchExpressions")):
-            key, values = text(get(expression, "key")), items(get(expression, "values"))
+            label, values = text(get(expression, "key")), items(get(expression, "values"))
             only = text(values[0]) if len(values) == 1 else None
-            if key is not None and only is not None and get(expression, "operator") == "In":
-                found.setdefault(str(key), only)
+            if label is not None and only is not None and get(expression, "operator") == "In":
+                found.setdefault(str(label), only)
     return tuple((label, found[label]) for label in DEVICE_LABELS if label in found)
 
 
