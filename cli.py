@@ -23,7 +23,12 @@ ALL_STATUSES = (
 )
 ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
 # Commands with many options of their own: their modules are imported where they are named, or all are listed.
-MODULES = {"boundary": "infopt.cli_boundary", "search": "infopt.cli_search", "sweep": "infopt.cli_sweep"}
+MODULES = {
+    "boundary": "infopt.cli_boundary",
+    "checklist": "infopt.cli_checklist",
+    "search": "infopt.cli_search",
+    "sweep": "infopt.cli_sweep",
+}
 
 app = typer.Typer(
     name="infopt",

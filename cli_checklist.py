@@ -1,0 +1,150 @@
+"""`infopt checklist`: the deployment, the lists, what was observed, and who signed."""
+
+import shlex
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infopt.cli import app, command, emit, tell, verdict_status
+from infopt.cli_load import LoadOptions
+from infopt.cli_options import OutputOptions, ScenarioOptions, takes
+from infopt.errors import InfoptError
+
+if TYPE_CHECKING:
+    from infopt.studies.checklist import Checked, Typed
+    from infopt.studies.checklist_answers import Signature
+
+CHECKLIST_STATUSES = (
+    "Exit status: 0 every item passes, 1 one fails, 2 wrong usage or unreadable input, "
+    "4 one must still be measured or signed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Which lists, and what answers them beside the ledgers."""
+
+    applied: Annotated[
+        list[str],
+        typer.Option(
+            "--with", metavar="A,B", show_default=False, help="Techniques in use: speculative,kv-offload; repeatable."
+        ),
+    ] = field(default_factory=list)
+    items: Annotated[
+        list[Path],
+        typer.Option("--items", metavar="FILE.yaml", show_default=False, help="Items of your own; repeatable."),
+    ] = field(default_factory=list)
+    observed: Annotated[
+        Path | None, typer.Option("--observed", metavar="FILE.json", help="What was read off a running server.")
+    ] = None
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE.yaml", help="What people answered, by item.")
+    ] = None
+    signed: Annotated[
+        list[str],
+        typer.Option("--signed", metavar="ITEM=NAME", show_default=False, help="NAME stands for an item; repeatable."),
+    ] = field(default_factory=list)
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Also as a page to print.")] = None
+
+    def signatures(self) -> "dict[str, Signature]":
+        """Every answer by item."""
+        from infopt.studies.checklist_answers import merged, read_answers, signed
+
+        return merged(read_answers(self.answers) if self.answers is not None else {}, signed(self.signed))
+
+    def techniques_in_use(self) -> tuple[str, ...]:
+        """The names, one by one."""
+        return tuple(name.strip() for text in self.applied for name in text.split(",") if name.strip())
+
+
+@app.command(epilog=CHECKLIST_STATUSES)
+@takes(ScenarioOptions, LoadOptions, ListOptions, OutputOptions)
+def checklist(
+    scenario: ScenarioOptions,
+    load: LoadOptions,
+    lists: ListOptions,
+    output: OutputOptions,
+    allow_undetermined: Annotated[
+        bool, typer.Option("--allow-undetermined", help="Exit 0 where items wait for a measurement or a name.")
+    ] = False,
+) -> None:
+    """The checklist before production: each item answered by a number, an observation, or a person.
+
+    \b
+    infopt checklist --model 70b --hw h100:4 --isl 2k --osl 300 --batch 32 --tpot 40ms
+    infopt checklist --model 8b --hw l40s --ctx 8k --observed observed.json --answers answers.yaml --format md
+    infopt checklist --model 8b --hw l40s --ctx 8k --items ours.yaml --html checklist.html
+
+    An option that is not given (--method, --adapters, ...) says that the deployment does not have it.
+    """
+    if scenario.hw is None:
+        raise InfoptError("--hw is missing: a checklist is of one deployment, such as --hw h100:4")
+    found = _checked(scenario, load, lists)
+    tell(f"{lists.observed}: {name} is not a key that is known; it is left out" for name in found.ignored)
+    if lists.html is not None:
+        from infopt.reports.checklist_html import html_page
+        from infopt.reports.files import write_text
+
+        write_text(lists.html, html_page(found, command()))
+    from infopt.reports.render import render_checklist
+
+    emit(render_checklist(found, output.form))
+    raise typer.Exit(verdict_status(found.passes, allow_undetermined))
+
+
+def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions) -> "Checked":
+    from infopt.profiles.resolve import resolve_model
+    from infopt.studies.checklist import checklist as study
+    from infopt.studies.checklist import lists_of
+    from infopt.studies.checklist_context import Deployment
+    from infopt.studies.observed import read_observed
+
+    asked = lists_of(lists.items)
+    answers = lists.signatures()
+    deployment = Deployment(
+        model=resolve_model(scenario.model, online=scenario.online),
+        hardware=scenario.hardware(),
+        request=scenario.request(),
+        load=load.load(scenario),
+        curve=load.curve(),
+        applied=lists.techniques_in_use(),
+        observed=read_observed(lists.observed) if lists.observed is not None else None,
+    )
+    return study(deployment, asked, answers, typed())
+
+
+def typed() -> "Typed":
+    """The options of the command line that describe the deployment."""
+    from infopt.studies.checklist import Typed
+
+    words, plan = shlex.split(command())[2:], option_names(ScenarioOptions)
+    every = plan | option_names(LoadOptions)
+    kv, weights = (
+        {name: valued for name, valued in every.items() if name not in left_out}
+        for left_out in (("--kv", "--to-kv"), ("--weights", "--to-weights"))
+    )
+    return Typed(kept(words, every), kept(words, plan), kept(words, kv), kept(words, weights))
+
+
+def option_names(family: type[Any]) -> dict[str, bool]:
+    """The options of a family as they are typed, and whether a value follows."""
+    found: dict[str, bool] = {}
+    for one in fields(family):
+        kind, option = one.type.__origin__, one.type.__metadata__[0]  # type: ignore[union-attr]
+        found |= {name: kind is not bool for name in (option.default, *option.param_decls) if str(name).startswith("-")}
+    return found
+
+
+def kept(given: list[str], names: dict[str, bool]) -> str:
+    """Those of the typed words that are options of `names`, with their values, for a command to be copied."""
+    words: list[str] = []
+    for place, word in enumerate(given):
+        name, equals, _ = word.partition("=")
+        if name not in names:
+            continue
+        words.append(word)
+        if names[name] and not equals and place + 1 < len(given):
+            words.append(given[place + 1])
+    return shlex.join(words)

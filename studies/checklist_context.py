@@ -1,0 +1,279 @@
+"""What a check of the checklist sees: the deployment, its plan, what its techniques are judged to be, observations."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+from infopt.boundaries.load import Load
+from infopt.boundaries.registry import judge, techniques
+from infopt.boundaries.situation import Situation
+from infopt.boundaries.steps import Curve
+from infopt.boundaries.technique import Judgement, Technique
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.terms import Caveat
+from infopt.profiles.checklists import Feature
+from infopt.profiles.formats import load_weight_format
+from infopt.profiles.geometry import ModelProfile
+from infopt.studies.boundary import named, with_techniques
+from infopt.studies.observed import Observed
+from infopt.studies.planning import Plan, own_constants, plan
+from infopt.studies.scenarios import Request, build
+
+Status = Literal["pass", "fail", "needs-measurement"]
+# Features that are a technique of the boundaries in use.
+TECHNIQUE_OF: dict[Feature, str] = {
+    "kv-quantization": "kv-quantization",
+    "weight-quantization": "weight-quantization",
+    "speculation": "speculative",
+    "adapters": "lora",
+    "offload": "kv-offload",
+    "parallelism": "parallelism",
+}
+FULL_PRECISION_BITS = 16.0
+# Tokens per step this near to one are one.
+SAME_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a check found.
+
+    value    the number that decides, base units, None where it is not known
+    reason   one line
+    settle   what would settle it, where that is not the item's own command
+    """
+
+    status: Status
+    value: float | None
+    unit: str
+    reason: str
+    settle: str = ""
+
+
+def needs(reason: str, value: float | None = None, unit: str = "", settle: str = "") -> Answer:
+    """An answer that waits for a measurement or a person."""
+    return Answer("needs-measurement", value, unit, reason, settle)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is checked.
+
+    applied  techniques in use, as `--with` names them
+    """
+
+    model: ModelProfile
+    hardware: HardwareChoice
+    request: Request
+    load: Load
+    curve: Curve = ()
+    applied: tuple[str, ...] = ()
+    observed: Observed | None = None
+
+
+class Context:
+    """A deployment with what the ledgers and the techniques say of it, each computed when first asked for."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.assumed: list[Caveat] = []
+        self._judged: dict[tuple[str, int | None], Judgement | None] = {}
+        self.deployment = self._with_observed(deployment)
+        self._with_rate()
+
+    def _with_observed(self, d: Deployment) -> Deployment:
+        """What was observed stands for what was not given."""
+        o, load, request = d.observed, d.load, d.request
+        if o is None:
+            return d
+        if o.effective_batch is not None and request.batch == 1 and round(o.effective_batch) > 1:
+            request = replace(request, batch=round(o.effective_batch) * request.dp)
+            self._assume("batch", f"batch {request.batch}: observed {o.effective_batch:.3g} sequences in a step")
+        if o.prefix_hit_share is not None and load.prefix.hit_share is None:
+            load = replace(load, prefix=replace(load.prefix, hit_share=o.prefix_hit_share))
+            self._assume("prefix", f"prefix hits {o.prefix_hit_share:.1%} of prompt tokens: observed")
+        draft = load.draft
+        if o.acceptance_per_position and draft.accepted is None and draft.acceptance is None:
+            load = replace(load, draft=replace(draft, accepted=tuple(o.acceptance_per_position)))
+            self._assume("acceptance", f"acceptance of {len(o.acceptance_per_position)} positions: observed")
+        return replace(d, request=self._calibrated(d, request, o), load=load)
+
+    def _calibrated(self, d: Deployment, request: Request, o: Observed) -> Request:
+        """An observed time per token is a measured point, where steps emit one token and a class can be calibrated."""
+        tpot_s, emits_one = o.mean_s("tpot_s"), o.tokens_per_step is None or abs(o.tokens_per_step - 1) < SAME_SHARE
+        speculates = bool(o.acceptance_per_position) or d.load.draft.method is not None
+        if not tpot_s or not emits_one or speculates or o.effective_batch is None or request.points or d.curve:
+            return request
+        batch = max(1, round(o.effective_batch)) * request.dp
+        pointed = replace(request, points=(f"batch={batch},tpot={tpot_s * 1e3:.6f}ms",))
+        try:
+            own_constants(build(d.model, d.hardware, request).scenario, pointed)
+        except InfoptError as error:
+            self._assume("calibration", f"the observed time per token calibrates nothing: {error}")
+            return request
+        self._assume("calibration", f"times calibrated by the observed {tpot_s * 1e3:.3g} ms per token")
+        return pointed
+
+    def _with_rate(self) -> None:
+        """Where no batch was given or observed, the one that Little's law gives at the rate."""
+        rate, request = self.load.traffic.rate_per_s, self.deployment.request
+        if rate is None or request.batch != 1:
+            return
+        expected = math.ceil(self.expected_batch or 0.0)
+        if expected > 1:
+            self._assume("batch", f"batch {expected}: what {rate:.3g} requests/s keep in flight, by Little's law")
+            self.deployment = replace(self.deployment, request=replace(request, batch=expected))
+            for name in ("plan", "situation"):
+                self.__dict__.pop(name, None)
+            self._judged.clear()
+
+    def _assume(self, id: str, text: str) -> None:
+        self.assumed.append(Caveat(id, text))
+
+    @property
+    def load(self) -> Load:
+        return self.deployment.load
+
+    @property
+    def observed(self) -> Observed | None:
+        return self.deployment.observed
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.plan.scenario
+
+    @cached_property
+    def plan(self) -> Plan:
+        d = self.deployment
+        return plan(d.model, d.hardware, d.request)
+
+    @cached_property
+    def situation(self) -> Situation:
+        """The deployment with the techniques it uses."""
+        return self._situation(self.deployment.request, self.load, self.deployment.applied)
+
+    def _situation(self, request: Request, load: Load, applied: Sequence[str]) -> Situation:
+        d = self.deployment
+        built = build(d.model, d.hardware, request)
+        start = Situation(built.scenario, load, own_constants(built.scenario, request), d.curve)
+        return with_techniques(start, applied)
+
+    def before(self, technique: str) -> Situation:
+        """The deployment without one of its techniques, which is what that technique is judged in."""
+        d, load = self.deployment, self.load
+        request = d.request
+        applied = [text for text in d.applied if named(text)[0].id != technique]
+        s = self.scenario
+        if technique == "kv-quantization" and self.uses("kv-quantization"):
+            request, load = replace(request, kv=None), replace(load, kv_format=self.situation.scenario.kv_format)
+        if technique == "weight-quantization" and self.uses("weight-quantization"):
+            plain = d.model.compute_dtype
+            request = replace(request, weights=plain, kv=request.kv or s.kv_format)
+            load = replace(load, weight_format=self.situation.scenario.weight_format)
+        return self._situation(request, load, applied)
+
+    def judgement(self, technique: str, batch: int | None = None) -> Judgement | None:
+        """The answer of a technique in the deployment without it, at another batch where one is given.
+
+        None where this version has no such technique.
+        """
+        key = (technique, batch)
+        if key not in self._judged:
+            found = _technique(technique)
+            self._judged[key] = None if found is None else judge(found, self._at(self.before(technique), batch))
+        return self._judged[key]
+
+    def _at(self, situation: Situation, batch: int | None) -> Situation:
+        return situation if batch is None else situation.changed(batch=batch)
+
+    def figure(self, technique: str, name: str) -> float | None:
+        """A figure of a technique, None where it has none."""
+        answer = self.judgement(technique)
+        figures = answer.figures if answer is not None else ()
+        return next((f.value for f in figures if f.name == name), None)
+
+    @property
+    def expected_batch(self) -> float | None:
+        """Sequences at once in the whole deployment at the rate, None where no rate is given."""
+        if self.load.traffic.rate_per_s is None:
+            return None
+        s, together = self.scenario, self.figure("continuous-batching", "effective_batch")
+        return None if together is None else together * s.dp / s.sharing_replicas
+
+    def uses(self, feature: Feature) -> bool:
+        """Whether the deployment, as its options describe it, has a feature."""
+        return FEATURES[feature](self)
+
+    @property
+    def applied_ids(self) -> frozenset[str]:
+        """Techniques named as in use."""
+        return frozenset(named(text)[0].id for text in self.deployment.applied)
+
+    @property
+    def techniques_in_use(self) -> tuple[str, ...]:
+        """Ids of the techniques the deployment uses, those of `--with` included."""
+        from_features = [id for feature, id in TECHNIQUE_OF.items() if self.uses(feature)]
+        return tuple(dict.fromkeys([*from_features, *sorted(self.applied_ids)]))
+
+    @property
+    def most_sequences(self) -> int:
+        """The most sequences at once: the engine's limit or what memory holds, of the whole deployment."""
+        s, held = self.scenario, self.plan.memory.max_sequences
+        return max(s.batch, min(s.max_num_seqs, held) * s.dp) if held else s.batch
+
+
+def _technique(id: str) -> Technique | None:
+    return next((t for t in techniques() if t.id == id), None)
+
+
+def _offloads(context: Context) -> bool:
+    offload = context.load.offload
+    told = (offload.bytes_per_s, offload.capacity_bytes, offload.reuse_share, offload.endurance_bytes)
+    return "kv-offload" in context.applied_ids or offload.tier != "dram" or any(value is not None for value in told)
+
+
+def _speculates(context: Context) -> bool:
+    draft = context.load.draft
+    told = (draft.method, draft.accepted, draft.acceptance, draft.drafted_tokens, draft.scenario)
+    return "speculative" in context.applied_ids or any(value is not None for value in told)
+
+
+def _quantized_kv(context: Context) -> bool:
+    return "kv-quantization" in context.applied_ids or context.scenario.kv.bits_per_element < FULL_PRECISION_BITS
+
+
+def _quantized_weights(context: Context) -> bool:
+    whole = load_weight_format(context.scenario.weight_format).covers_everything
+    return "weight-quantization" in context.applied_ids or not whole
+
+
+# Whether a deployment has a feature.
+FEATURES: Mapping[Feature, Callable[[Context], bool]] = {
+    "kv-quantization": _quantized_kv,
+    "weight-quantization": _quantized_weights,
+    "speculation": _speculates,
+    "adapters": lambda c: "lora" in c.applied_ids or c.load.adapters.slots is not None,
+    "offload": _offloads,
+    "persistent-offload": lambda c: _offloads(c) and c.load.offload.tier != "dram",
+    "parallelism": lambda c: c.scenario.gpus > 1,
+    "tensor-parallel": lambda c: c.scenario.tp > 1,
+    "replicas": lambda c: c.scenario.dp > 1,
+    "experts": lambda c: c.scenario.model.experts > 0,
+}
+# How to say that it has one, or none.
+FEATURE_WORDS: Mapping[Feature, str] = {
+    "kv-quantization": "quantized cache",
+    "weight-quantization": "quantized weights",
+    "speculation": "speculation",
+    "adapters": "adapters",
+    "offload": "cache offload",
+    "persistent-offload": "cache on a disk or remote store",
+    "parallelism": "parallelism",
+    "tensor-parallel": "tensor parallelism",
+    "replicas": "replicas",
+    "experts": "experts",
+}

@@ -1,0 +1,203 @@
+"""Checks on time: targets, batch, phases, cold start."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from infopt.boundaries.cuda_graphs import start_of
+from infopt.boundaries.deciding import threshold
+from infopt.frozen import dataclass
+from infopt.ledgers.bandwidth import bandwidth_ledger
+from infopt.ledgers.cold_start import Span
+from infopt.ledgers.estimate import Estimate
+from infopt.studies.checklist_context import Answer, Context, Status, needs
+from infopt.units import format_seconds, format_share
+
+Limits = Mapping[str, float]
+# How long a replica takes from here until it answers; start it at the same moment.
+HEALTH = "time (until curl -sf {server}/health; do sleep 1; done)"
+TARGETS = (("tpot_s", "time per token"), ("ttft_s", "time to the first token"))
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """What is known of a time.
+
+    value  measured mean, or expected; None where only a floor is known
+    low    it is not less than this
+    high   nor, in its mean, more than this; None where that is not known
+    tail   its measured 99th (or 90th) percentile
+    """
+
+    name: str
+    value: float | None
+    low: float
+    high: float | None
+    tail: float | None
+    words: str
+
+
+def times(context: Context) -> Iterator[tuple[Time, float]]:
+    """Each time that has a target, with the target."""
+    targets = context.load.targets
+    for field, name in TARGETS:
+        target = getattr(targets, field)
+        if target is not None:
+            yield time_of(context, field, name), target
+
+
+def time_of(context: Context, field: str, name: str) -> Time:
+    """Observed before expected before floor."""
+    observed = context.observed
+    mean = observed.mean_s(field) if observed is not None else None
+    if observed is not None and mean is not None:
+        tail = observed.tail_s(field)
+        tails = "" if tail is None else f", tail {format_seconds(tail)}"
+        return Time(name, mean, mean, mean, tail, f"{name} {format_seconds(mean)} measured{tails}")
+    expected = context.plan.estimate
+    if isinstance(expected, Estimate):
+        value, low, high = (getattr(expected, field.replace("_s", f"{end}_s")) for end in ("", "_low", "_high"))
+        words = f"{name} {format_seconds(value)} expected ({format_seconds(low)} to {format_seconds(high)})"
+        return Time(name, value, low, high, None, words)
+    floor = context.plan.bandwidth.tpot_floor_s if field == "tpot_s" else context.plan.compute.ttft_floor_s
+    least = floor or 0.0
+    why = "" if isinstance(expected, Estimate) else f"; {expected.reason}"
+    return Time(name, None, least, None, None, f"{name} at least {format_seconds(least)}{why}")
+
+
+def worst(found: list[tuple[Status, str]]) -> tuple[Status, str]:
+    """The status that counts, with the sentences of that status."""
+    order: tuple[Status, ...] = ("fail", "needs-measurement", "pass")
+    status = min((s for s, _ in found), key=order.index)
+    return status, "; ".join(words for s, words in found if s == status)
+
+
+def latency_targets(context: Context, limits: Limits) -> Answer:
+    """Means and tails: a mean that misses fails, a tail passes only where it was measured."""
+    asked = list(times(context))
+    if not asked:
+        return needs("no target is given", settle="infopt checklist {scenario} --tpot TIME --ttft TIME")
+    status, words = worst([_with_tail(time, target) for time, target in asked] + _served(context))
+    return Answer(status, asked[0][0].value, "s", words)
+
+
+def _served(context: Context) -> list[tuple[Status, str]]:
+    """Whether the rate is more than the deployment serves, or than its batch is planned for; nothing without a rate."""
+    rate, most = context.load.traffic.rate_per_s, context.figure("continuous-batching", "saturation_per_s")
+    if rate is None or most is None:
+        return []
+    if rate >= most:
+        return [("fail", f"{rate:.3g} requests/s arrive, at most {most:.3g} can be served")]
+    batch, expected = context.scenario.batch, context.expected_batch or 0.0
+    if expected > batch + 1:
+        told = f"{rate:.3g} requests/s keep about {expected:.0f} sequences in flight, {batch} are planned (--batch)"
+        return [("needs-measurement", told)]
+    return []
+
+
+def _with_tail(time: Time, target: float) -> tuple[Status, str]:
+    against = f"{time.words}, target {format_seconds(target)}"
+    if time.low > target or (time.tail is not None and time.tail > target):
+        return "fail", against
+    if time.tail is not None:
+        return "pass", against
+    return "needs-measurement", f"{against}; the tail was not measured"
+
+
+def batch_within_targets(context: Context, limits: Limits) -> Answer:
+    """Means at this batch: the whole interval must be on one side of the target."""
+    asked = list(times(context))
+    if not asked:
+        return needs("no target is given: --tpot and --ttft")
+    status, words = worst([_mean(time, target) for time, target in asked] + _served(context))
+    most = context.figure("continuous-batching", "batch_cap_tpot_sequences")
+    largest = "" if most is None else f"; at most {most:,.0f} at once keep the TPOT target"
+    settle = "{benchmark}" if status == "needs-measurement" else ""
+    return Answer(status, asked[0][0].value, "s", f"batch {context.scenario.batch}: {words}{largest}", settle)
+
+
+def _mean(time: Time, target: float) -> tuple[Status, str]:
+    against = f"{time.words}, target {format_seconds(target)}"
+    if time.low > target:
+        return "fail", against
+    if time.high is not None and time.high <= target:
+        return "pass", against
+    return "needs-measurement", f"{against}: within the error"
+
+
+def measured_batch(context: Context, limits: Limits) -> Answer:
+    """Effective batch and utilization of the memory bandwidth, both observed."""
+    o = context.observed
+    if o is None or o.effective_batch is None:
+        expected = context.expected_batch
+        told = f"; about {expected:.3g} at once are expected at the rate" if expected else ""
+        return needs(f"not measured{told}; write it to a file for --observed", None, "sequences")
+    used = o.bandwidth_utilization if o.bandwidth_utilization is not None else _utilization(context)
+    told = f"effective batch {o.effective_batch:.3g}"
+    if used is None:
+        return needs(f"{told}, but bandwidth_utilization or tpot_s is missing", o.effective_batch, "sequences")
+    told = f"{told}, {format_share(used)} of the bandwidth used"
+    if o.effective_batch < threshold("least_batch"):
+        told += f"; below {threshold('least_batch'):g}: where it cannot rise, bandwidth or an MoE pays more"
+    return Answer("pass", o.effective_batch, "sequences", told)
+
+
+def _utilization(context: Context) -> float | None:
+    """Least time of a step over the time it took, from the observed times and batch."""
+    o = context.observed
+    if o is None or o.effective_batch is None:
+        return None
+    tpot_s, itl_s = o.mean_s("tpot_s"), o.mean_s("itl_s")
+    # What arrives together is one gap: with speculation the time per token is a part of the step.
+    step_s = itl_s or (tpot_s or 0.0) * (o.tokens_per_step or 1.0)
+    if not step_s:
+        return None
+    batch = max(1, round(o.effective_batch)) * context.scenario.dp
+    return bandwidth_ledger(replace(context.scenario, batch=batch)).step_floor_s / step_s
+
+
+def phases(context: Context, limits: Limits) -> Answer:
+    """Which of the four parts of a request's time have a figure."""
+    s, expected = context.scenario, context.plan.estimate
+    known = isinstance(expected, Estimate)
+    linked = s.tp * s.pp == 1 or (known and (s.accelerator.link is not None or s.accelerator.pcie is not None))
+    have = {
+        "prefill": known,
+        "decode": known,
+        "queueing": context.load.traffic.rate_per_s is not None,
+        "network": linked,
+    }
+    missing = [name for name, there in have.items() if not there]
+    count = float(len(have) - len(missing))
+    if missing:
+        rate = "; --rate gives queueing its figure" if "queueing" in missing else ""
+        why = "" if isinstance(expected, Estimate) else f"; {expected.reason}"
+        return needs(f"no figure of {', '.join(missing)}{rate}{why}", count, "phases")
+    judged = context.judgement("continuous-batching")
+    if judged is None:
+        return needs("queueing is not judged by this version", count, "phases")
+    saturated = [words for status, words in _served(context) if status == "fail"]
+    if judged.verdict == "impossible" or saturated:
+        return Answer("fail", count, "phases", saturated[0] if saturated else judged.reason)
+    return Answer("pass", count, "phases", f"all four have a figure; {judged.reason}")
+
+
+def cold_start(context: Context, limits: Limits) -> Answer:
+    """Time until a new replica serves against its target."""
+    target = context.load.targets.start_s
+    start = cold_start_s(context)
+    told = f"a cold start takes {start.value:.0f} s ({start.low:.0f} to {start.high:.0f} seen)"
+    if target is None:
+        return needs(f"{told}; no target is given: --start", start.value, "s")
+    told = f"{told}, {format_seconds(target)} are allowed"
+    if start.low > target:
+        return Answer("fail", start.value, "s", told)
+    if start.high <= target:
+        return Answer("pass", start.value, "s", told)
+    return needs(f"{told}: time one", start.value, "s", settle=HEALTH)
+
+
+def cold_start_s(context: Context) -> Span:
+    """From start to the first answer with nothing cached; without graphs where they are off."""
+    s, load = context.scenario, context.load
+    start = start_of(s, context.plan.memory.stored_weights_bytes, load.storage_bytes_per_s)
+    return start.eager_s if load.eager else start.cold_s
