@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from infopt.errors import InfoptError
 from infopt.ledgers.cost import usd_per_million_tokens
 from infopt.reports.reproduce_report import as_dict, csv_text, markdown, render
-from infopt.studies import claim_techniques
+from infopt.studies import claim_speculation, claim_techniques
 from infopt.studies.claim_figures import FIGURES, evaluate
 from infopt.studies.claims import CLAIMS, Assumption, Claim, Computation, Document, load_documents
 from infopt.studies.reproduce import Item, _item, reproduce
@@ -187,6 +187,13 @@ def test_flips_put_back_give_the_threshold() -> None:
     assert figure("speculation_saving", **draft, acceptance=needed) == pytest.approx(0.1, rel=1e-6)
     at = value("d1-printed-speedup", "at")
     assert figure("speculation_gain", **draft, acceptance=at) == pytest.approx(figure("printed_speedup", **draft))
+    for cycle, name in ((4 / 3, "verify_three"), (1.25, "verify_four")):
+        batch = value("d3-speculation-gain", name)
+        assert figure("verify_cost", **SEVENTY, tokens=2048, batch=batch, drafted=5) == pytest.approx(cycle, rel=1e-6)
+    weak = value("d1-speculation-large-batch", "weak")
+    one = {**SEVENTY, "draft": "llama-3.2-1b", "tokens": 2048, "drafted": 5, "acceptance": 0.4}
+    fewer, more = (figure("speculation_gain", **one, batch=batch) for batch in (int(weak) - 1, int(weak) + 2))
+    assert fewer > 1.1 > more
     spread = value("d3-continuous-batching", "five")
     assert figure("static_loss", batch=64, spread=spread) == pytest.approx(5, rel=1e-3)
     prompt = value("d3-flash-attention", "two")
@@ -228,9 +235,9 @@ def test_static_loss_near_the_measured_traces() -> None:
 
 
 def test_expected_tokens() -> None:
-    assert claim_techniques.expected_tokens(5, 0.0) == 1
-    assert claim_techniques.expected_tokens(5, 1.0) == 6
-    assert claim_techniques.expected_tokens(2, 0.5) == 1.75
+    assert claim_speculation.expected_tokens(5, 0.0) == 1
+    assert claim_speculation.expected_tokens(5, 1.0) == 6
+    assert claim_speculation.expected_tokens(2, 0.5) == 1.75
 
 
 @given(st.integers(1, 200), st.floats(0.1, 2.5), st.floats(1.01, 2.0))
@@ -245,7 +252,7 @@ def test_static_loss_grows_with_batch_and_spread(batch: int, spread: float, fact
 @given(st.integers(1, 16), st.floats(0, 1), st.floats(0, 1))
 def test_expected_tokens_lie_between_one_and_all(drafted: int, a: float, b: float) -> None:
     low_end, high_end = sorted((a, b))
-    fewer, more = (claim_techniques.expected_tokens(drafted, share) for share in (low_end, high_end))
+    fewer, more = (claim_speculation.expected_tokens(drafted, share) for share in (low_end, high_end))
     assert 1 <= fewer <= more * (1 + 1e-9)
     assert more <= (drafted + 1) * (1 + 1e-9)
 
