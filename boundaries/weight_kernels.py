@@ -68,6 +68,7 @@ class Kernels(Record):
 
     candidates: dict[str, list[str]]
     groups: Groups
+    vendors_read: list[str]
     runs: list[Runs]
     unpacking: list[Unpacking] = Field([])
 
@@ -98,7 +99,7 @@ def _obstacles(s: Scenario) -> Iterator[str]:
     name, engine, device = s.weight_format, s.engine.engine, s.accelerator
     rows = [row for row in kernels().runs if engine in row.engines and name in row.formats]
     own = [row for row in rows if row.in_version(s.engine_version) and device.vendor in row.vendors]
-    if rows and not own:
+    if rows and not own and device.vendor in kernels().vendors_read:
         yield f"{engine} {s.engine_version} has no kernels for {name} weights on {device.vendor} devices"
     capability = device.cuda_capability
     needed = [row.capability_from for row in own if row.capability_from is not None]

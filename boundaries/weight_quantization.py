@@ -65,7 +65,7 @@ def judge(situation: Situation) -> Judgement:
     few, fewer = fewest_devices(before.scenario), fewest_devices(best.situation.scenario)
     figures = (*_figures(before, best, few, fewer), *formats)
     settle = MEASURE_STEPS if found.verdict == "measure" else ""
-    rule, costs = _rule(before, few, fewer), tuple(_costs(before, best))
+    rule, costs = _rule(found, few, fewer), tuple(_costs(before, best))
     return Judgement(found.verdict, _shown_gain(before, best), found.reason, figures, costs, rule, settle)
 
 
@@ -268,10 +268,14 @@ def _kept(quality: tuple[float, float] | None) -> str:
     return f"keeps {low:.0%} of quality" if low == high else f"keeps {low:.0%} to {high:.0%} of quality"
 
 
-def _rule(before: Situation, few: int | None, fewer: int | None) -> Rule:
+def _rule(found: Decision, few: int | None, fewer: int | None) -> Rule:
     saves = few is not None and fewer is not None and fewer < few
-    says: Verdict | None = "use" if not before.fits or saves else None
-    why = "" if says else "memory does not matter here; the verdict rests on time per token, which the rule leaves out"
+    says: Verdict | None = "use" if not found.before.fits or saves else None
+    why = ""
+    if says is None:
+        why = "memory does not matter here; the verdict rests on time per token, which the rule leaves out"
+    elif found.verdict != "use":
+        why = "what it saves in memory is small here, or bought with longer steps, which the rule leaves out"
     return Rule(3, "quantize weights (INT4 with AWQ) when memory matters", says, why)
 
 
