@@ -51,7 +51,7 @@ def decide(situation: Situation) -> Decision:
     """The verdict, its reason and what it rests on."""
     before = situation.changed(curve=()) if situation.curve else situation
     s = before.scenario
-    if not before.memory.layout.kinds:
+    if not any(run.mixer.cache_elements_per_token for run in s.model.runs):
         return Decision("skip", "the model keeps no keys and values, only a state", before)
     after = apply(before, "")
     name = after.scenario.kv_format
