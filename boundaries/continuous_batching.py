@@ -209,7 +209,9 @@ def _costs(situation: Situation, here: Occupancy) -> tuple[str, ...]:
 def _rule(here: Occupancy) -> Rule:
     text = "an effective batch below 4 that cannot rise: more bandwidth or an MoE beats batch parameters"
     if here.batch >= threshold("least_batch"):
-        return Rule(1, text, "use")
+        return Rule(
+            1, text, "use", "the rule looks at the batch alone, not at what static batches lose or what is known"
+        )
     return Rule(1, text, "skip", "it is on by default and costs nothing: off would only lose")
 
 
@@ -276,7 +278,7 @@ def _ms(seconds: float) -> str:
 def _batch_here(situation: Situation) -> float:
     if situation.load.traffic.rate_per_s is None:
         return BATCH.get(situation) or 1.0
-    return _batch_with(situation, situation.steps) * _groups(situation)
+    return max(1.0, _batch_with(situation, situation.steps) * _groups(situation))
 
 
 def _with_batch(situation: Situation, value: float) -> Situation:

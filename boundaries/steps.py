@@ -72,10 +72,25 @@ class Steps:
         if self.curve:
             return self._curve_s(batch, context_tokens, tokens)
         if self.shape is None or self.constants is None:
-            return self._floor_s(batch, context_tokens, tokens)
+            return self.floor_s(batch, context_tokens, tokens)
         terms = self._terms(batch, context_tokens)
         plain = sum(value for name, value in terms.items() if name != STALL)
-        return max(plain + self._roof_s(tokens) - self._roof_s(batch), self._floor_s(batch, context_tokens, tokens))
+        return max(plain + self._roof_s(tokens) - self._roof_s(batch), self.floor_s(batch, context_tokens, tokens))
+
+    def mixed_s(self, batch: float, context_tokens: float, prompt_tokens: float, work_s: float) -> float:
+        """Seconds of a step that also takes tokens of prompts, whose work is `work_s` (prompt_s) where it is alone.
+
+            step(B) + max(roof(B + c) - roof(B), work - spare(B))
+            spare(B) = weights(B) - products(B)                     idle units while weights are read
+        Spare time counts where the constants do: not where weights and products were fitted as a sum.
+        """
+        plain_s = self.step_s(batch, context_tokens)
+        if self.curve:
+            return interpolated(self.curve, batch + prompt_tokens)
+        if self.shape is None or self.constants is None:
+            return self.floor_s(batch, context_tokens, batch + prompt_tokens)
+        more_s = self._roof_s(batch + prompt_tokens) - self._roof_s(batch)
+        return plain_s + max(0.0, more_s, work_s - self._spare_s(batch))
 
     def tpot_s(self, batch: float, context_tokens: float) -> float:
         """What one user waits per token: the step and the prompts of others."""
@@ -126,7 +141,7 @@ class Steps:
         assert c is not None
         bytes_s = sum(float(stage.weight_bytes(tokens)) for stage in shape.stages) / shape.bandwidth_bytes_per_s
         weights_s = self.traffic * shape.weight_ratio * bytes_s
-        products_s = tokens * 2.0 * shape.model.params_active / shape.flop_per_s / shape.devices
+        products_s = tokens * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
         if c.decode_ratio:
             hit = distinct_experts(shape.experts, shape.experts_per_token, tokens) if shape.experts else 0.0
             experts_s = c.expert_s * shape.mixture_layers * hit / shape.expert_ranks
@@ -147,7 +162,17 @@ class Steps:
         kv = sum(float(stage.kv_bytes(sequences / s.sharing_replicas, context_tokens)) for stage in self.stages)
         return kv / s.accelerator.bandwidth_bytes_per_s
 
-    def _floor_s(self, batch: float, context_tokens: float, tokens: float) -> float:
+    def _spare_s(self, tokens: float) -> float:
+        """Time in which the weights of a step are read and nothing is left to multiply."""
+        shape, c = self.shape, self.constants
+        assert shape is not None
+        assert c is not None
+        if c.decode_ratio:
+            return 0.0
+        products_s = tokens * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
+        return max(0.0, self._roof_s(tokens) - max(1.0, c.prefill_ratio) * products_s)
+
+    def floor_s(self, batch: float, context_tokens: float, tokens: float) -> float:
         """Bytes over bandwidth, or products over peak where that is more."""
         s = self.scenario
         weights = sum(float(stage.weight_bytes(1)) for stage in self.stages)
@@ -156,7 +181,7 @@ class Steps:
         peak = s.accelerator.peak_flop_per_s.get(compute_format(s))
         if self.shape is None or not peak:
             return bytes_s
-        return max(bytes_s, tokens * 2.0 * self.shape.model.params_active / peak / self.shape.devices)
+        return max(bytes_s, tokens * self.shape.decode_flop_per_token / peak / self.shape.devices)
 
 
 def _products_ratio(c: StepConstants) -> float:

@@ -60,6 +60,16 @@ class LayerKind:
         kept = smaller(context_tokens, self.window_tokens - 1 + in_flight_tokens)
         return ceil_div(kept, self.block_tokens) + 1
 
+    def mean_pages(self, context_tokens: Any) -> Any:
+        """Pages a decoding sequence of about `context_tokens` holds on average: rounding adds half a block, less half
+        a token; a window starts anywhere in a block and no prompt is in flight."""
+        if self.state_slots:
+            return self.state_slots
+        kept = (context_tokens + (self.block_tokens - 1) / 2) / self.block_tokens
+        if self.window_tokens is None:
+            return kept
+        return smaller(kept, (self.window_tokens + self.block_tokens - 1) / self.block_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -102,6 +112,12 @@ class Layout:
             pages = ((kind, kind.pages(context_tokens, self.in_flight_tokens)) for kind, _ in self.kinds)
             return sum(kind.layers * count * kind.page_bytes for kind, count in pages)
         return self.request_blocks(context_tokens) * self.block_bytes
+
+    def mean_request_bytes(self, context_tokens: Any) -> Any:
+        """Bytes a decoding sequence holds on this rank on average at about this length."""
+        if self.separate:
+            return sum(kind.layers * kind.mean_pages(context_tokens) * kind.page_bytes for kind, _ in self.kinds)
+        return sum(groups * kind.mean_pages(context_tokens) for kind, groups in self.kinds) * self.block_bytes
 
     def concurrency(self, pool_bytes: Any, context_tokens: Any) -> Any:
         """Sequences of this length the pool holds, as the engine prints it."""
