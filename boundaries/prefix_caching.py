@@ -147,15 +147,15 @@ def _flop_share(situation: Situation, cached_tokens: float) -> float:
 def _figures(situation: Situation, reuse: Reuse) -> Iterator[Figure]:
     s, steps = situation.scenario, situation.steps
     batch, after = fitting(situation), with_reuse(situation, reuse)
-    yield Figure("cached_tokens", reuse.cached_tokens, "tokens", "of a prompt, found on average")
-    yield Figure("hit_share", reuse.cached_tokens / s.input_tokens, "share", "of prompt tokens")
+    yield Figure("cached_tokens", reuse.cached_tokens, "tokens", "of a prompt are found on average")
+    yield Figure("hit_share", reuse.cached_tokens / s.input_tokens, "share", "of prompt tokens are found")
     if reuse.found_share is not None:
         yield Figure(
             "found_share", reuse.found_share, "share", f"of requests find their prefix ({_assumed(situation)})"
         )
     flop_share = _flop_share(situation, reuse.whole_tokens)
-    yield Figure("ceiling_flop_share", flop_share, "share", "duplicated prefill of all FLOP, every prefix found")
-    yield Figure("saved_flop", saved_flop(s.model, reuse.cached_tokens), "FLOP", "of one prompt")
+    yield Figure("ceiling_flop_share", flop_share, "share", "of all FLOP are duplicated prefill, every prefix found")
+    yield Figure("saved_flop", saved_flop(s.model, reuse.cached_tokens), "FLOP", "of one prompt saved")
     yield Figure("tpot_s", situation.tpot_s(steps, batch), "s", "time per output token without it")
     yield Figure("tpot_after_s", after.tpot_s(steps, batch), "s", "with it: prompts of others take less")
     if steps.shape is None:
@@ -164,14 +164,14 @@ def _figures(situation: Situation, reuse: Reuse) -> Iterator[Figure]:
     time_share = 1 - machine_s(all_hit, steps, batch) / machine_s(situation, steps, batch)
     before_s, after_s = ttft_s(situation, steps, batch), ttft_s(after, steps, batch)
     before, most = saturations_per_s(situation, reuse, steps)
-    yield Figure("ceiling_time_share", time_share, "share", "the same of machine time: decode waits for memory")
+    yield Figure("ceiling_time_share", time_share, "share", "of machine time is: decode waits for memory, not FLOP")
     yield Figure("ttft_s", before_s, "s", "first token without it")
     yield Figure("ttft_after_s", after_s, "s", "first token with it")
-    yield Figure("saved_ttft_s", before_s - after_s, "s", "sooner")
+    yield Figure("saved_ttft_s", before_s - after_s, "s", "of the first token saved")
     full = throughput_ratio(situation, reuse, steps)
-    yield Figure("throughput_ratio", full, "ratio", "with it over without, at a batch that is always full")
-    yield Figure("saturation_rate_per_s", before, "requests/s", "the most without it")
-    yield Figure("saturation_rate_after_per_s", most, "requests/s", "the most with it: more sequences fit, too")
+    yield Figure("throughput_ratio", full, "ratio", "throughput with it over without, the batch always full")
+    yield Figure("saturation_rate_per_s", before, "requests/s", "are the most without it")
+    yield Figure("saturation_rate_after_per_s", most, "requests/s", "are the most with it: more sequences fit, too")
 
 
 def _assumed(situation: Situation) -> str:
@@ -187,9 +187,9 @@ def _memory_figures(situation: Situation, reuse: Reuse) -> Iterator[Figure]:
     pool, held = memory.kv_pool_bytes_per_gpu, reuse.prefixes * reuse.prefix_bytes
     yield Figure("block_tokens", reuse.block_tokens, "tokens", "hits are whole multiples of it")
     yield Figure("whole_tokens", reuse.whole_tokens, "tokens", "of a shared prefix in whole blocks")
-    yield Figure("prefix_bytes", reuse.prefix_bytes, "bytes", "one prefix on one device")
-    yield Figure("held_bytes", held, "bytes", f"all prefixes, of a pool of {pool / 2**30:.3g} GiB")
-    yield Figure("remembered_requests", reuse.remembered, "requests", "latest ones whose tokens a replica still holds")
+    yield Figure("prefix_bytes", reuse.prefix_bytes, "bytes", "hold one prefix on one device")
+    yield Figure("held_bytes", held, "bytes", f"hold all prefixes, of a pool of {pool / 2**30:.3g} GiB")
+    yield Figure("remembered_requests", reuse.remembered, "requests", "are remembered by a replica")
     yield Figure("max_sequences", memory.max_sequences, "sequences", "fit without sharing blocks")
     yield Figure("max_sequences_after", reuse.sequences, "sequences", "fit when they share their prefixes' blocks")
     yield Figure("sequences_beside_all", _beside_all(situation, reuse), "sequences", "fit beside all prefixes")

@@ -75,12 +75,15 @@ def throughput_ratio(situation: Situation, reuse: Reuse, steps: Steps) -> float:
 
 def saturations_per_s(situation: Situation, reuse: Reuse, steps: Steps) -> tuple[float, float]:
     """Requests a second at which the deployment saturates, without the cache and with it."""
-    before = _saturation_per_s(situation, situation.memory.max_sequences, steps)
-    return before, _saturation_per_s(with_reuse(situation, reuse), reuse.sequences, steps) / reuse.hot_spot
+    before = saturation_per_s(situation, situation.memory.max_sequences, steps)
+    return before, saturation_per_s(with_reuse(situation, reuse), reuse.sequences, steps) / reuse.hot_spot
 
 
-def _saturation_per_s(situation: Situation, sequences: int, steps: Steps) -> float:
-    """With as many sequences as fit and the engine runs; who asks for a batch starts the engine with as many."""
+def saturation_per_s(situation: Situation, sequences: int, steps: Steps) -> float:
+    """Most requests a second of all replicas, each with `sequences` or as many as the engine runs.
+
+    Who asks for a batch starts the engine with as many.
+    """
     s = situation.scenario
     batch = max(1, min(sequences, max(s.max_num_seqs, s.batch_per_replica))) * s.sharing_replicas
     return s.dp / s.sharing_replicas / machine_s(situation, steps, batch)

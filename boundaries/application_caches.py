@@ -1,0 +1,137 @@
+"""Answers kept in front of the model: a question that was asked before, in other words, never reaches it.
+
+    gain = 1 / ((1 - h) + l)      h requests answered from the cache, l lookup over the work of a request
+l is one pass of an embedding model over the prompt: 2 P_e n FLOP over the FLOP of the request (an upper bound: decode
+takes more time than its FLOP). Below saturation a machine is not needed less: the gain is in cost where devices go.
+What a wrong hit costs, no ledger knows; it stays an item of the checklist.
+A prompt cache as an API price is here as figures; on one's own machine it is the prefix cache.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from infopt.boundaries.deciding import DATA, plain_verdict, threshold
+from infopt.boundaries.image_tokens import image_figures
+from infopt.boundaries.prefix_gains import saturation_per_s
+from infopt.boundaries.quantities import Quantity
+from infopt.boundaries.situation import Situation
+from infopt.boundaries.technique import Figure, Gain, Judgement, Metric, Rule, Technique
+from infopt.errors import InfoptError
+from infopt.ledgers.answer_cache import api_saving, cost_ratio, hits_for_gain, uses_for_saving
+from infopt.records import read_yaml
+
+MEASURE_HITS = "--semantic-hits SHARE (look logged questions up in an index of the answers, and read the hits)"
+RISK = "a wrong hit answers another question: which similarity prevents it, and what it costs, its owner must answer"
+
+
+def judge(situation: Situation) -> Judgement:
+    """Whether answers found in a cache pay for the lookups."""
+    hits = situation.load.semantic_hit_share
+    if hits is not None and not 0 <= hits <= 1:
+        raise InfoptError(f"--semantic-hits {hits:g}: not a share between 0 and 1")
+    figures, lookup = tuple(_figures(situation)), lookup_ratio(situation)
+    least = hits_for_gain(threshold("worth_ratio"), lookup)
+    rule = Rule(
+        3, "a semantic cache answers about 30 % of queries, 1.43x as many; a prompt cache at 70 % hits 3.3x", None
+    )
+    if situation.memory.kv_pool_bytes_per_gpu <= 0:
+        return Judgement("impossible", None, "the model does not fit: there is nothing to save", figures, rule=rule)
+    if hits is None:
+        if least >= 1:
+            return Judgement("skip", None, f"a lookup takes {lookup:.0%} of the work of a request", figures, rule=rule)
+        reason = f"hits are not known: it pays from {least:.1%} of requests"
+        return Judgement("measure", None, reason, figures, (RISK,), rule, MEASURE_HITS)
+    ratio = 1 / max(cost_ratio(hits, lookup), 1e-6)
+    metric: Metric = "cost" if _idle(situation) else "throughput"
+    says = plain_verdict(1 / cost_ratio(_data("document_hits"), lookup))
+    verdict, gain = plain_verdict(ratio), Gain(ratio, ratio, ratio, metric)
+    why = "30 % is of traffic with common questions, and 1 / (1 - hits) holds for whole answers, not for prompts"
+    rule = replace(rule, says=says, why=why)
+    return Judgement(verdict, gain, _reason(situation, hits, ratio), figures, tuple(_costs(situation)), rule)
+
+
+def lookup_ratio(situation: Situation) -> float:
+    """l: one pass of an embedding model over the prompt, in FLOP of a request."""
+    s, compute = situation.scenario, situation.compute
+    lookup_flop = 2.0 * _data("embedding_params") * s.input_tokens
+    return lookup_flop / (compute.prefill_flop + s.output_tokens * compute.decode_flop_per_token)
+
+
+def _idle(situation: Situation) -> bool:
+    """Whether the rate is known to be below what the deployment can serve."""
+    rate, memory = situation.load.traffic.rate_per_s, situation.memory
+    if rate is None or situation.steps.shape is None or not memory.max_sequences:
+        return False
+    return rate < saturation_per_s(situation, memory.max_sequences, situation.steps)
+
+
+def _reason(situation: Situation, hits: float, ratio: float) -> str:
+    saved = f"{hits:.0%} of requests never reach the model: "
+    if _idle(situation):
+        return f"{saved}{1 - 1 / ratio:.0%} less work, which saves cost where devices go"
+    return f"{saved}{ratio:.2f}x as many on the same machine"
+
+
+def _costs(situation: Situation) -> Iterator[str]:
+    yield RISK
+    yield "no use for answers that change by the hour or by the user; cached answers need an expiry and a tenant"
+    if situation.load.prefix.shared_tokens:
+        yield "asked-again questions leave: what remains may share fewer prefixes"
+
+
+def _figures(situation: Situation) -> Iterator[Figure]:
+    load, s, lookup = situation.load, situation.scenario, lookup_ratio(situation)
+    least = min(1.0, hits_for_gain(threshold("worth_ratio"), lookup))
+    yield Figure(
+        "lookup_ratio", lookup, "ratio", f"lookup over a request, embedding of {_data('embedding_params') / 1e6:.0f}M"
+    )
+    yield Figure("hits_to_pay", least, "share", "of requests from which it gains 10 %")
+    if load.semantic_hit_share is not None:
+        cost = cost_ratio(load.semantic_hit_share, lookup)
+        yield Figure("cost_ratio", cost, "ratio", "work of a mean request over that without the cache")
+        if load.traffic.rate_per_s is not None:
+            left = load.traffic.rate_per_s * (1 - load.semantic_hit_share)
+            yield Figure("model_rate_per_s", left, "requests/s", "still reach the model")
+    shared = None if load.prefix.shared_tokens is None else min(1.0, load.prefix.shared_tokens / s.input_tokens)
+    prices = _data("read_price"), _data("write_price")
+    most = None if shared is None else api_saving(shared, 1e9, *prices)
+    yield Figure("api_input_saving_share", most, "share", "most a provider's cache price takes off input tokens")
+    yield Figure("api_uses_to_pay", uses_for_saving(1.0, 0.0, *prices), "uses", "of a prefix before writes are paid")
+    yield from image_figures(situation)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    data: dict[str, Any] = read_yaml(DATA / "application_caches.yaml")
+    return data
+
+
+def _data(name: str) -> float:
+    return float(_table()[name]["value"])
+
+
+def _with_hits(situation: Situation, share: float) -> Situation:
+    return situation.changed(load=replace(situation.load, semantic_hit_share=share))
+
+
+HITS = Quantity(
+    name="semantic-hits",
+    unit="share",
+    whole=False,
+    low=0,
+    high=lambda _: 1.0,
+    get=lambda situation: situation.load.semantic_hit_share,
+    set=_with_hits,
+    share=True,
+)
+TECHNIQUE = Technique(
+    id="application-caches",
+    name="Application caches",
+    ledger="requests",
+    order=5,
+    judge=judge,
+    quantities=(HITS,),
+    aliases=("semantic", "semantic-cache"),
+)
