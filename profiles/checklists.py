@@ -45,10 +45,8 @@ WORDS = (
         "batch",
         "benchmark",
         "benchmark_alone",
-        "topology",
-        "driver",
     ),
-    *("batch_metrics", "prefix_metrics", "acceptance_metrics", "preemption_metrics"),
+    *("batch_metrics", "prefix_metrics", "acceptance_metrics", "preemption_metrics", "topology", "driver", "memory"),
 )
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 
@@ -106,9 +104,10 @@ class EngineCommands(Record):
 
 
 class VendorCommands(Record):
-    """What shows how devices hang together, and what drives them."""
+    """What shows how devices hang together, what is in their memory, and what drives them."""
 
     topology: str
+    memory: str
     driver: str
 
 

@@ -191,6 +191,7 @@ def command_words(context: Context, typed: Typed) -> dict[str, str]:
         "benchmark_alone": benchmark(1),
         "topology": vendor.topology,
         "driver": vendor.driver,
+        "memory": vendor.memory,
         "batch_metrics": metrics(engine.batch),
         "prefix_metrics": metrics(engine.prefix),
         "acceptance_metrics": metrics(engine.acceptance),

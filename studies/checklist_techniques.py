@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from infopt.boundaries.technique import Judgement, Verdict
 from infopt.studies.checklist_context import FEATURE_WORDS, Answer, Context, Status, needs
 from infopt.studies.checklist_latency import batch_within_targets
-from infopt.units import format_share, format_whole
+from infopt.units import format_seconds, format_share, format_whole
 
 Limits = Mapping[str, float]
 LOSES: tuple[Verdict, ...] = ("skip", "impossible")
+# Of a placement `use` means to change it.
+LOSING: dict[str, tuple[Verdict, ...]] = {"parallelism": ("use", "impossible")}
 NOT_JUDGED = "not judged by this version of infopt"
 
 
@@ -140,13 +142,28 @@ def quantization_speed(context: Context, limits: Limits) -> Answer:
 
 
 def placement(context: Context, limits: Limits) -> Answer:
-    """What the boundary says of the placement."""
-    return by_verdict(context.judgement("parallelism"))
+    """Whether another placement of the same devices is better: the boundary's `use` means to change."""
+    judged = context.judgement("parallelism")
+    if judged is not None and judged.verdict == "skip":
+        return Answer("pass", judged.gain.value if judged.gain else None, "ratio", judged.reason)
+    return by_verdict(judged, losing=LOSING["parallelism"])
 
 
 def tensor_parallel_link(context: Context, limits: Limits) -> Answer:
-    """Whether the link between the devices of a replica leaves a gain."""
-    return by_verdict(context.judgement("parallelism"))
+    """Time per token with half the tensor parallel degree over that with the present one, sums over links included."""
+    judged, tp, least = context.judgement("parallelism"), context.scenario.tp, limits["least_gain"]
+    half_s, here_s = (context.figure("parallelism", f"tpot_tp{n}_s") for n in (tp // 2, tp))
+    if judged is None or not half_s or not here_s:
+        # Of widths beyond those shown as figures the best other placement tells whether the split pays.
+        return placement(context, limits)
+    ratio, sums_s = half_s / here_s, context.figure("parallelism", "step_all_reduce_s")
+    told = f"tp {tp} makes a token {ratio:.3g} times shorter than tp {tp // 2}"
+    told += "" if sums_s is None else f"; its sums take {format_seconds(sums_s)} of a step"
+    if ratio < least:
+        return Answer("fail", ratio, "ratio", told)
+    if judged.verdict == "measure" or context.situation.steps.basis == "floor":
+        return needs(f"{told}; step times of this device were not measured", ratio, "ratio")
+    return Answer("pass", ratio, "ratio", told)
 
 
 def hot_replicas(context: Context, limits: Limits) -> Answer:
@@ -154,9 +171,10 @@ def hot_replicas(context: Context, limits: Limits) -> Answer:
     prefix, most = context.load.prefix, limits["most_ratio"]
     if prefix.routing != "affinity":
         return Answer("pass", None, "", f"{prefix.routing} routing: no prefix heats a replica, hits fall instead")
-    factor = context.figure("prefix-caching", "hot_spot_ratio")
-    if factor is None:
+    if prefix.shared_tokens is None or prefix.prefixes is None:
         return needs("how popular prefixes are is not known: --shared-prefix, --prefixes, --prefix-skew", None, "ratio")
+    # The figure is there only where a replica gets more than its share.
+    factor = context.figure("prefix-caching", "hot_spot_ratio") or 1.0
     told = f"the busiest of {context.scenario.dp} replicas gets {factor:.2f} times the mean"
     status: Status = "pass" if factor <= most else "fail"
     return Answer(status, factor, "ratio", told if status == "pass" else f"{told}, more than {most:.3g}")
@@ -194,7 +212,7 @@ def three_ledgers(context: Context, limits: Limits) -> Answer:
         judged = context.judgement(id)
         if judged is None or judged.verdict == "measure":
             unsure.append(id)
-        elif judged.verdict in LOSES:
+        elif judged.verdict in LOSING.get(id, LOSES):
             lost.append(f"{id} ({judged.reason})")
     if lost:
         return Answer("fail", float(len(lost)), "losses", f"loses: {', '.join(lost)}")

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from infopt.boundaries.load import Load, Prefix, Targets
+from infopt.boundaries.load import Adapters, Draft, Links, Load, Offload, Prefix, Targets, Traffic
 from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
@@ -288,6 +288,124 @@ def test_a_file_of_the_contract_is_read_strictly(tmp_path: Path) -> None:
     ):
         with pytest.raises(InfoptError, match=says):
             read(text)
+
+
+# Techniques in use.
+
+
+def test_a_placement_that_is_the_best_passes() -> None:
+    """70B on four H100: tensor parallel 4 is right; in two pipeline stages it is not, nor over links of 1 GB/s."""
+    h100 = deployment("h100:4", "70b")
+    assert found(h100, "topology").status == "pass"
+    assert found(deployment("h100:4", "70b", tp=2, pp=2, batch=1), "topology").status == "fail"
+    assert found(h100, "tensor-parallel-link").status == "pass"
+    slow = deployment("h100:4", "70b", load=Load(links=Links(link_bytes_per_s=1e9)))
+    entry = found(slow, "tensor-parallel-link")
+    assert entry.status == "fail"
+    assert (entry.answer.value or 9) < 1
+    assert not found(deployment(), "tensor-parallel-link").applies
+
+
+def test_the_worse_placement_loses_in_the_whole() -> None:
+    bad = found(deployment("h100:4", "70b", tp=2, pp=2, batch=1), "three-ledgers")
+    assert bad.status == "fail"
+    assert "parallelism" in bad.answer.reason
+
+
+def speculating(rate: float | None, batch: int = 1, **given: Any) -> Deployment:
+    load = Load(draft=Draft(method="eagle", acceptance=rate, drafted_tokens=3), **given)
+    return deployment("h100:4", "70b", batch=batch, load=load)
+
+
+def test_speculation_by_its_acceptance() -> None:
+    statuses = [found(speculating(rate), "speculation-gain").status for rate in (0.9, 0.01, None)]
+    assert statuses == ["pass", "fail", "needs-measurement"]
+    assert found(speculating(0.01), "three-ledgers").status == "fail"
+    assert not found(deployment("h100:4", "70b"), "speculation-gain").applies
+
+
+def test_speculation_is_never_passed_for_high_concurrency_by_a_prediction() -> None:
+    both = found(speculating(0.9), "speculation-both-ends")
+    assert both.status == "needs-measurement"
+    assert (both.answer.value or 9) < (found(speculating(0.9), "speculation-gain").answer.value or 0)
+    assert found(speculating(0.01), "speculation-under-load").status == "fail"
+
+
+def test_observed_acceptance_says_that_it_speculates() -> None:
+    o = Observed(acceptance_per_position=(0.8, 0.6, 0.5), effective_batch=1.0)
+    entry = found(
+        replace(deployment("h100:4", "70b", load=Load(draft=Draft(method="eagle"))), observed=o), "speculation-gain"
+    )
+    assert (entry.applies, entry.status) == (True, "pass")
+    assert found(replace(deployment(), observed=o), "speculation-gain").applies
+
+
+def test_one_prefix_for_all_heats_one_replica() -> None:
+    """By affinity all of four replicas' requests go to the one that has it; at random none is hotter."""
+
+    def hot(prefixes: int, **how: Any) -> Entry:
+        load = Load(prefix=Prefix(shared_tokens=1024, prefixes=prefixes, skew=0.0, **how))
+        return found(deployment("h100:4", tp=1, dp=4, batch=64, load=load), "hot-replicas")
+
+    assert (hot(1, routing="affinity").status, hot(1, routing="random").status) == ("fail", "pass")
+    assert hot(1, routing="affinity").answer.value == pytest.approx(4)
+    for many in (40, 400, 100_000):
+        assert hot(many, routing="affinity").status == "pass"
+    unknown = deployment("h100:4", tp=1, dp=4, load=Load(prefix=Prefix(routing="affinity")))
+    assert found(unknown, "hot-replicas").status == "needs-measurement"
+
+
+def test_a_link_full_of_restores_fails() -> None:
+    def offloading(rate: float, share: float | None = 0.9) -> Entry:
+        load = Load(traffic=Traffic(rate_per_s=rate), offload=Offload(bytes_per_s=2e9, reuse_share=share))
+        return found(deployment(load=load), "offload-bottleneck")
+
+    # A prompt of 2,000 tokens has 262 MB of cache: 236 MB at 0.9 take 118 ms of a link of 2 GB/s.
+    assert offloading(9.0).status == "fail"
+    assert offloading(1.0).status != "fail" or "way" not in offloading(1.0).answer.reason
+    assert not found(deployment(), "offload-bottleneck").applies
+    named = replace(deployment(), applied=("kv-offload",), load=Load(offload=Offload(reuse_share=0.9)))
+    assert found(named, "offload-bottleneck").applies
+
+
+def test_adapters_that_fit_still_need_governance() -> None:
+    few, many = (
+        found(deployment(load=Load(adapters=Adapters(slots=slots, rank=64))), "adapter-governance")
+        for slots in (4, 2000)
+    )
+    assert (few.status, many.status) == ("needs-measurement", "fail")
+    assert not found(deployment(), "adapter-governance").applies
+
+
+def test_quantized_weights_are_judged_against_full_precision() -> None:
+    fp8 = found(deployment(weights="fp8", batch=1), "slow-quantized-kernels")
+    assert fp8.status == "pass"
+    # Half the bytes, and what does not shrink with them.
+    assert 1.2 < (fp8.answer.value or 0) < 2
+    assert found(deployment(weights="fp8", batch=1), "quantization-regressions").status == "needs-measurement"
+    no_kernels = found(deployment("mi300x", weights="int4"), "slow-quantized-kernels")
+    assert no_kernels.status == "fail"
+    stored = found(deployment("h200:8", "deepseek-v3"), "slow-quantized-kernels")
+    assert (stored.applies, stored.status) == (True, "pass")
+
+
+def test_at_a_rate_the_batch_is_littles() -> None:
+    load = Load(traffic=Traffic(rate_per_s=3.0))
+    c = Context(deployment("h100:4", "70b", batch=1, load=load))
+    tpot_s = c.situation.tpot_s()
+    # Requests in flight: those that decode, 3/s x 300 tokens x TPOT, and the prompt in hand.
+    assert c.scenario.batch == pytest.approx(3 * 300 * tpot_s, rel=0.15)
+    assert found(deployment("h100:4", "70b", load=Load(traffic=Traffic(rate_per_s=1e4))), "phases").status == "fail"
+    asked = found(deployment("h100:4", "70b", batch=4, load=load), "batch-and-tails")
+    assert asked.status == "needs-measurement"
+
+
+def test_a_larger_target_is_never_harder() -> None:
+    order = ("fail", "needs-measurement", "pass")
+    targets = [0.001 * 1.3**n for n in range(20)]
+    statuses = [order.index(found(with_targets(tpot_s=target), "batch-too-large").status) for target in targets]
+    assert statuses == sorted(statuses)
+    assert (statuses[0], statuses[-1]) == (0, 2)
 
 
 # Who signs.
