@@ -6,7 +6,7 @@ Each is a short formula over the ledgers' floors; the docstring gives the equati
 import math
 
 from infopt.errors import InfoptError
-from infopt.ledgers import attention, links, queueing
+from infopt.ledgers import answer_cache, attention, links, queueing
 from infopt.studies.claim_figures import (
     device_of,
     figure,
@@ -93,14 +93,13 @@ def hit_gain(hit: float) -> float:
 @figure("share")
 def api_saving(shared: float, reuses: float, read_price: float, write_price: float) -> float:
     """Saving on input tokens where a prefix is written once and read by the other uses, prices as shares of full."""
-    return shared * (1 - (write_price + (reuses - 1) * read_price) / reuses)
+    return answer_cache.api_saving(shared, reuses, read_price, write_price)
 
 
 @figure("reuses")
 def reuses_for_saving(shared: float, saving: float, read_price: float, write_price: float) -> float:
     """Uses of a prefix at which the saving is reached; infinite where it never is."""
-    room = shared * (1 - read_price) - saving
-    return math.inf if room <= 0 else shared * (write_price - read_price) / room
+    return answer_cache.uses_for_saving(shared, saving, read_price, write_price)
 
 
 # --- attention kernels ----------------------------------------------------------------------------------------------
