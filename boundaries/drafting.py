@@ -95,11 +95,19 @@ def drafting(situation: Situation) -> Drafting:
     head_s = _head_s(s) if record.passes == "head" else 0.0
     return Drafting(
         method=method,
-        steps=None if draft is None else steps_of(draft),
+        steps=None if draft is None else _pass_steps(draft),
         pass_s=_three([head_s + seconds for seconds in record.pass_s]),
         cycle_s=_three([own + more for own, more in zip(record.cycle_s, beside, strict=True)]),
         lost=lost.text if lost else "",
     )
+
+
+def _pass_steps(draft: Scenario) -> Steps:
+    """Steps of a draft: what an engine does for each resident request it does once a cycle, not once a pass."""
+    steps = steps_of(draft)
+    if steps.constants is None:
+        return steps
+    return replace(steps, constants=steps.constants.model_copy(update={"request_s": 0.0}))
 
 
 def _three(seconds: Sequence[float]) -> Seconds:

@@ -3,8 +3,8 @@ which a prompt was read as the time to its first token).
 
 Groups: served-dense and served-moe (TPOT of a served deployment), e2e-dense and e2e-moe (TTFT + OSL x TPOT of the same
 run), single-stream (one sequence on a local engine), prefill (the first token of one request), max-load (rate of a
-benchmark that sends all requests at once), speculation (speedup from accepted tokens). A figure that is not predicted
-says why; one that breaks the floor is suspect and not scored.
+benchmark that sends all requests at once), speculation and speculation-steps (speedup from accepted tokens). A figure
+that is not predicted says why; one that breaks the floor is suspect and not scored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from infopt.studies.speed_single import (
     is_single_stream,
     single_scenario,
 )
-from infopt.studies.speed_speculation import accepted_lengths, run_key, speculation_check
+from infopt.studies.speed_speculation import accepted_lengths, run_key, served_engine, speculation_checks
 from infopt.studies.speed_truth import SpeedRow, served_scenario, speed_terms
 
 SUSPECT = "faster than the bytes allow: a suspect row"
@@ -56,8 +56,10 @@ def _row_checks(
         yield _skipped(row, group, FLAGGED)
     elif group == "served":
         yield from _served_checks(row, ttft_ms)
+    elif group == "speculation":
+        yield from speculation_checks(row, accepted_tokens)
     else:
-        yield _one_check(row, group, accepted_tokens)
+        yield _one_check(row, group)
 
 
 def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
@@ -73,18 +75,12 @@ def group_of(row: SpeedRow, words: dict[str, Any]) -> str:
         return "max-load"
     if row.metric == "spec_speedup":
         return "speculation"
-    served = row.metric in ("tpot_ms", "ttft_ms") and served_engine(row.engine, words) and row.concurrency
+    served = row.metric in ("tpot_ms", "ttft_ms") and served_engine(row.engine) and row.concurrency
     if served and row.metric == "tpot_ms":
         return "served"
     if served and row.concurrency != 1:
         return "not scored: a first token under load: scored within end-to-end latency"
     return f"not scored: {row.metric} is not predicted"
-
-
-def served_engine(engine: str, words: dict[str, Any]) -> str | None:
-    """The engine record of a served row, None for engines that are not servers."""
-    found: str | None = words["served_engines"].get(engine.split(" ")[0].lower())
-    return found
 
 
 def _skipped(row: SpeedRow, group: str, reason: str) -> Check:
@@ -136,11 +132,9 @@ def _whole_request(row: SpeedRow, s: Scenario, found: Estimate, ttft_ms: float, 
 # --- one figure ---------------------------------------------------------------------------------------------
 
 
-def _one_check(row: SpeedRow, group: str, accepted_tokens: float | None) -> Check:
+def _one_check(row: SpeedRow, group: str) -> Check:
     """The check of a row that has one; what it lacks is the reason."""
     try:
-        if group == "speculation":
-            return speculation_check(row, accepted_tokens)
         if group == "max-load":
             return judged(_load_check(row))
         return judged({"single-stream": _step_check, "prefill": _first_token_check}[group](row, single_scenario(row)))

@@ -35,6 +35,7 @@ SPEED_GROUPS = (
     "max-load",
     "prefill",
     "speculation",
+    "speculation-steps",
 )
 GROUPS = (*MEMORY_GROUPS, *SPEED_GROUPS)
 

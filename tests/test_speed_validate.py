@@ -34,7 +34,8 @@ def test_served_deployments(bundled, name, most):
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "rows"), [("single-stream", 0.10, 400), ("max-load", 0.22, 250), ("speculation", 0.10, 30)]
+    ("name", "most", "rows"),
+    [("single-stream", 0.10, 400), ("max-load", 0.22, 250), ("speculation", 0.10, 30), ("speculation-steps", 0.15, 15)],
 )
 def test_local_engines_full_load_and_speculation(bundled, name, most, rows):
     score = group(bundled, name)
@@ -42,6 +43,16 @@ def test_local_engines_full_load_and_speculation(bundled, name, most, rows):
     assert score.mape <= most
     assert score.below_floor == 0
     assert score.interval_coverage >= 0.85
+
+
+def test_speculation_is_within_15_percent_and_its_verdicts_are_right(bundled):
+    """Both ways to a cycle: the source's own and the steps of model and device; a gain of 10 % and any gain at all."""
+    checks = [check for check in bundled.scored if check.group.startswith("speculation")]
+    assert {check.group for check in checks} == {"speculation", "speculation-steps"}
+    assert max(group(bundled, name).median_ape for name in ("speculation", "speculation-steps")) <= 0.15
+    for least in (1.0, 1.1):
+        right = sum((check.predicted >= least) == (check.measured >= least) for check in checks)
+        assert right >= 0.9 * len(checks)
 
 
 def test_first_tokens_lie_within_their_range(bundled):
