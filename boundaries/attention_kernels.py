@@ -17,7 +17,7 @@ from infopt.boundaries.quantities import CONTEXT
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
 from infopt.frozen import dataclass
-from infopt.ledgers.attention import fused_flop, linear_flop, prefill_gain, square_flop, unfused_s
+from infopt.ledgers.attention import SCORE_BYTES, fused_flop, linear_flop, prefill_gain, square_flop, unfused_s
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import LayerRun, ModelProfile
@@ -121,16 +121,28 @@ def _figures(situation: Situation, prompt: Prompt) -> Iterator[Figure]:
     kv_s = terms.get("kv", 0.0) + terms.get("attention", 0.0)
     share = kv_s / sum(terms.values()) if terms else None
     devices = s.tp * s.pp
-    scores = max(run.mixer.q_heads for run in s.model.groups) / s.tp * s.input_tokens**2 * 2
     yield Figure("attention_share_of_prefill", prompt.share, "share", "attention of a prompt's time at dense peak")
     yield Figure("attention_share_of_step", share, "share", "keys and values of a step's time")
     yield Figure("kv_share_of_step", situation.bandwidth.kv_share_of_step, "share", "keys and values of a step's bytes")
     yield Figure("prefill_fused_s", (prompt.linear_s + prompt.fused_s) / devices, "s", "a prompt at dense peak")
     yield Figure("prefill_unfused_s", (prompt.linear_s + prompt.unfused_s) / devices, "s", "with scores in memory")
     yield Figure("attention_gain_ratio", prompt.unfused_s / prompt.fused_s, "ratio", "of attention alone")
-    yield Figure("scores_bytes_per_gpu", scores, "bytes", "score matrices of one layer and prompt that are not kept")
+    yield Figure("scores_bytes_per_gpu", scores_bytes(s), "bytes", "score matrices of one layer that need not be kept")
     overtaking = overtaking_tokens(s)
     yield Figure("attention_overtakes_tokens", overtaking, "tokens", "prompt at which attention outweighs the matrices")
+
+
+def scores_bytes(s: Scenario) -> float:
+    """Score matrices of one layer on one device without fused kernels.
+
+    h / tp x n x n x 2 bytes; h / tp x chunk x context x bytes where an engine takes prompts in chunks and is known to.
+    """
+    known = _data()["engines"].get(s.engine.engine, {})
+    heads = max(run.mixer.q_heads for run in s.model.groups) / s.tp
+    if "chunk_tokens" in known:
+        chunk, each_bytes = float(known["chunk_tokens"]), float(known["score_bytes"])
+        return heads * min(chunk, s.input_tokens) * s.context_tokens * each_bytes
+    return heads * SCORE_BYTES * float(s.input_tokens) ** 2
 
 
 def _what_ifs(situation: Situation, prompt: Prompt) -> Iterator[Figure]:

@@ -127,7 +127,7 @@ def _priced(found: Decision, other: Situation, name: str) -> Iterator[Figure]:
     text = f"time per token on {s.gpus} x {device.id}, {device.bandwidth_bytes_per_s / 1e12:.2f} TB/s each"
     yield Figure(f"tpot_{where}_s", tpot_s, "s", f"{text} ({BASIS_TEXT[other.steps.basis]})")
     hour = None if device.usd_per_hour is None else device.usd_per_hour * s.gpus
-    yield Figure(f"price_{where}_usd_per_hour", hour, "usd/h", "of all of them; not known where empty")
+    yield Figure(f"price_{where}_usd_per_hour", hour, "usd/h", "of all of them")
     # Replicas that do not step together answer side by side.
     at_once = found.batch * s.dp / s.sharing_replicas
     tokens = None if hour is None else usd_per_million_tokens(hour, at_once / tpot_s)
@@ -177,7 +177,7 @@ def _example(found: Decision, model: ModelProfile) -> Iterator[Figure]:
     basis = before.basis_with(other)
     yield Figure(f"mixture_{name}_ratio", ratio, "ratio", f"TPOT now over that of {size} ({BASIS_TEXT[basis]})")
     end = _loses_batch(before, other)
-    text = f"from which a step of {model.id} takes as long as now; none up to {BATCH.high(before):,.0f} where empty"
+    text = f"from which a step of {model.id} takes as long as now"
     yield Figure(f"mixture_{name}_ends_batch", end, "sequences", text)
 
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from pydantic import Field
-
 from infopt.errors import InfoptError
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.scenario import Scenario
@@ -63,6 +61,16 @@ class Unpacking(Record):
     source: str
 
 
+class OwnUnits(Record):
+    """Formats a device multiplies in: [best, expected, worst] measured gain over the predicted one."""
+
+    engines: list[str]
+    formats: list[str]
+    mixture: bool | None = None
+    gain_share: list[float]
+    source: str
+
+
 class Kernels(Record):
     """data/weight_kernels.yaml."""
 
@@ -70,7 +78,8 @@ class Kernels(Record):
     groups: Groups
     vendors_read: list[str]
     runs: list[Runs]
-    unpacking: list[Unpacking] = Field([])
+    unpacking: list[Unpacking]
+    own_units: list[OwnUnits]
 
 
 @cache
@@ -122,6 +131,17 @@ def unpacking(s: Scenario) -> Unpacking | None:
     bits = load_weight_format(s.weight_format).bits_per_weight
     rows = sorted(kernels().unpacking, key=lambda row: row.bits_below)
     return next((row for row in rows if s.engine.engine in row.engines and bits < row.bits_below), None)
+
+
+def gain_share(s: Scenario, place: int = EXPECTED) -> float:
+    """Measured over predicted gain of a format the device multiplies in; 1 where none was measured."""
+    if storage_only(s):
+        return 1.0
+    mixture = s.model.experts > 0
+    for row in kernels().own_units:
+        if s.engine.engine in row.engines and s.weight_format in row.formats and row.mixture in (None, mixture):
+            return row.gain_share[place]
+    return 1.0
 
 
 def unpacked_shape(s: Scenario, shape: StepShape, place: int = EXPECTED) -> StepShape:

@@ -1,10 +1,12 @@
 """Fewer bits for weights: less memory, fewer bytes per step, and faster products where the device has units for them.
 
-    gain  = TPOT(weights as they are) / TPOT(weights smaller), at this batch
+    gain  = s TPOT(weights as they are) / TPOT(weights smaller), at this batch
+    s     measured over predicted gain of formats the device multiplies in (data/weight_kernels.yaml)
     memory: weights of a rank in either format, sequences that fit beside them, fewest devices that hold the scenario
 Formats the device has no units for are unpacked to 16 bit (data/weight_kernels.yaml): bytes shrink, products do not, so
-the gain ends where products and the prompts of others take over. The format with the best gain decides; a format that
-makes the scenario fit, or fit fewer devices, is worth using at any gain.
+the gain ends where products and the prompts of others take over. The format with the best gain decides, of several
+about as good the one with the most bits; one that makes the scenario fit, or fit fewer devices, is worth using at any
+gain.
 """
 
 from collections.abc import Iterator
@@ -16,7 +18,16 @@ from infopt.boundaries.quantities import BATCH, CONTEXT
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps
 from infopt.boundaries.technique import VERDICTS, Figure, Gain, Judgement, Rule, Technique, Verdict
-from infopt.boundaries.weight_kernels import BEST, WORST, candidates, obstacle, storage_only, unpacked_shape
+from infopt.boundaries.weight_kernels import (
+    BEST,
+    EXPECTED,
+    WORST,
+    candidates,
+    gain_share,
+    obstacle,
+    storage_only,
+    unpacked_shape,
+)
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.ledgers.scenario import Scenario
@@ -79,7 +90,7 @@ def decide(situation: Situation) -> Decision:
     runs = [candidate for candidate in tried if not candidate.blocked]
     if not runs:
         return Decision("impossible", tried[0].blocked, before, tried)
-    best = min(runs, key=lambda candidate: _place(before, candidate))
+    best = _best(before, runs)
     verdict, reason = _by_time(before, best) if before.fits else _by_memory(before, best)
     return Decision(verdict, reason, before, tried, best)
 
@@ -99,7 +110,8 @@ def _by_memory(before: Situation, best: Candidate) -> tuple[Verdict, str]:
 def _by_time(before: Situation, best: Candidate) -> tuple[Verdict, str]:
     """Where it fits: time per token, then devices saved at no loss of time."""
     s, name, gain = before.scenario, best.name, best.gain
-    times = f"TPOT {before.tpot_s() * 1e3:.1f} to {best.situation.tpot_s() * 1e3:.1f} ms with {name} weights"
+    now = before.tpot_s()
+    times = f"TPOT {now * 1e3:.1f} to {now / gain.value * 1e3:.1f} ms with {name} weights"
     gained = f"{times} ({gain.value:.2f}x) at batch {s.batch}"
     if best.verdict == "use":
         return "use", gained
@@ -121,6 +133,16 @@ def _shown_gain(before: Situation, best: Candidate) -> Gain | None:
     return None if ratio is None else Gain(ratio, ratio, ratio, "sequences")
 
 
+def _best(before: Situation, runs: list[Candidate]) -> Candidate:
+    """The format to choose: of those that are sure to gain about as much, the one with the most bits."""
+    best = min(runs, key=lambda candidate: _place(before, candidate))
+    enough = best.gain.low / threshold("worth_ratio")
+    alike = [c for c in runs if _place(before, c)[:2] == _place(before, best)[:2] and c.gain.low >= enough]
+    if not (before.fits or best.situation.fits):
+        return best
+    return max(alike, key=lambda c: (int(load_weight_format(c.name).bits_per_weight), c.gain.low))
+
+
 def _place(before: Situation, candidate: Candidate) -> tuple[bool, int, float]:
     """Order of the candidates: those that make it fit, the better verdict, the gain that is sure."""
     if not (before.fits or candidate.situation.fits):
@@ -136,8 +158,10 @@ def _candidate(before: Situation, name: str) -> Candidate:
 
 
 def _gain(before: Situation, after: Situation) -> Gain:
-    """Of TPOT; where weights are unpacked the interval reaches from the best to the worst kernels measured."""
+    """Of TPOT, with what was measured of the format: its kernels where it is unpacked, its gain where it is not."""
     ratio = before.gain_over(after, "tpot", lambda here, there: before.tpot_s(here) / after.tpot_s(there))
+    shares = [gain_share(after.scenario, place) for place in (BEST, EXPECTED, WORST)]
+    ratio = replace(ratio, low=ratio.low * shares[2], value=ratio.value * shares[1], high=ratio.high * shares[0])
     if after.steps.basis != "assumed" or not storage_only(after.scenario):
         return ratio
     here = before.tpot_s()
@@ -197,7 +221,7 @@ def apply(situation: Situation, argument: str) -> Situation:
     runs = [candidate for candidate in tried if not candidate.blocked]
     if not runs:
         raise InfoptError(tried[0].blocked)
-    best = min(runs, key=lambda candidate: _place(before, candidate))
+    best = _best(before, runs)
     return best.situation.changed(used=(*situation.used, TECHNIQUE.id))
 
 
@@ -206,13 +230,15 @@ def _figures(before: Situation, best: Candidate, few: int | None, fewer: int | N
     yield Figure("weights_bytes_per_gpu", before.memory.weights_bytes_per_gpu, "bytes", f"weights in {s.weight_format}")
     yield Figure("weights_after_bytes_per_gpu", after.memory.weights_bytes_per_gpu, "bytes", f"weights in {name}")
     yield Figure("tpot_s", before.tpot_s(), "s", "time per output token now")
-    yield Figure("tpot_after_s", after.tpot_s(), "s", f"time per output token with {name}")
+    yield Figure("tpot_after_s", before.tpot_s() / best.gain.value, "s", f"time per output token with {name}")
     yield Figure("max_sequences", before.memory.max_sequences, "sequences", f"fit with {s.weight_format}")
     yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", f"fit with {name}")
-    yield Figure("fewest_devices", few, "devices", f"hold this batch in {s.weight_format}; none of a node where empty")
-    yield Figure("fewest_devices_after", fewer, "devices", f"hold it in {name}, at a longer step")
-    yield Figure("ridge_batch", before.compute.ridge_batch, "sequences", "compute takes over now; none where empty")
-    yield Figure("ridge_batch_after", after.compute.ridge_batch, "sequences", f"compute takes over with {name}")
+    yield Figure("fewest_devices", few, "devices", f"of one node hold this batch in {s.weight_format}")
+    yield Figure("fewest_devices_after", fewer, "devices", f"hold it in {name}, with longer steps")
+    yield Figure(
+        "ridge_batch", before.compute.ridge_batch, "sequences", f"from which compute takes over in {s.weight_format}"
+    )
+    yield Figure("ridge_batch_after", after.compute.ridge_batch, "sequences", f"from which it does in {name}")
     low, high = after.scenario.weight_quality or (None, None)
     yield Figure("quality_low_share", low, "share", f"quality {name} keeps at least (document 3), where it says")
     yield Figure("quality_high_share", high, "share", "and at most")
@@ -229,15 +255,17 @@ def _format_figures(found: Decision) -> Iterator[Figure]:
         yield Figure(f"gain_{name}_ratio", ratio, "ratio", text)
         if not candidate.blocked:
             end = gain_ends_batch(before, candidate.situation)
-            text = f"{name} gains less than {threshold('worth_ratio'):.2f}x from here, memory aside; never where empty"
+            text = f"from which {name} gains less than {threshold('worth_ratio'):.2f}x, memory aside"
             yield Figure(f"gain_{name}_ends_batch", end, "sequences", text)
 
 
 def gain_ends_batch(before: Situation, after: Situation) -> int | None:
     """The first batch of a replica at which the gain in TPOT is below what is worth it; None up to the range's end."""
 
+    share = gain_share(after.scenario)
+
     def gains(batch: int) -> bool:
-        return before.tpot_s(batch=batch) / after.tpot_s(batch=batch) >= threshold("worth_ratio")
+        return share * before.tpot_s(batch=batch) / after.tpot_s(batch=batch) >= threshold("worth_ratio")
 
     low, high = 1, int(BATCH.high(before))
     if gains(high):
@@ -254,7 +282,7 @@ def _costs(before: Situation, best: Candidate) -> Iterator[str]:
     s, name = best.situation.scenario, best.name
     yield f"{name} {_kept(s.weight_quality)}; test tool calls, long answers and safety on your own data"
     if name not in engine_flags(s.engine.engine).converts:
-        yield f"needs a checkpoint in {name}, or data to calibrate one that look like yours"
+        yield f"needs a checkpoint in {name}, or calibration data like your own to make one"
     if storage_only(s):
         ratio = before.steps.prompt_s(s.input_tokens) / (best.situation.steps.prompt_s(s.input_tokens) or 1.0)
         slower = f"; prompts at {ratio:.2f}x of their speed" if 0 < ratio < 1 else ""

@@ -109,6 +109,9 @@ def test_a_window_past_100k() -> None:
 def test_scores_that_would_not_fit() -> None:
     found = figures(kernels.judge(situation("8b", "h100:1", input_tokens=100_000)))
     assert found["scores_bytes_per_gpu"] == 32 * 100_000**2 * 2
+    # llama.cpp takes chunks of 512: 8,192 MiB of the 8,480 its log shows without -fa at 131,072 tokens.
+    local = situation("8b", "rtx-4090:1", engine="llama.cpp", input_tokens=131_000, output_tokens=72)
+    assert kernels.scores_bytes(local.scenario) == 8192 * 2**20
 
 
 def test_it_says_what_runs_by_default() -> None:

@@ -15,7 +15,7 @@ from infopt.boundaries.registry import bounded, judge, technique
 from infopt.boundaries.roots import break_evens
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Judgement
-from infopt.boundaries.weight_kernels import kernels, obstacle, storage_only, unpacking
+from infopt.boundaries.weight_kernels import gain_share, kernels, obstacle, storage_only, unpacking
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.shards import group_tensor_parallel, rank_widths, uncut
@@ -124,6 +124,13 @@ def test_unpacked_weights_gain_less_the_larger_the_batch(batch: int, more: int) 
     assert gains[1] <= gains[0] * (1 + 1e-9)
 
 
+def test_of_formats_about_as_good_the_one_with_more_bits() -> None:
+    """70B on four H100: four bits win alone where they gain clearly more, at batch 1; then FP8 does as much."""
+    assert "int4 weights" in weights.judge(situation("70b", "h100:4", batch=1)).reason
+    assert "fp8 weights" in weights.judge(situation("70b", "h100:4", batch=8)).reason
+    assert "nvfp4 weights" in weights.judge(situation("70b", "b200:2", batch=8)).reason
+
+
 def test_memory_decides_where_it_does_not_fit() -> None:
     found = weights.judge(situation("70b", "h100:1", batch=1, input_tokens=1000, output_tokens=200))
     assert found.verdict == "use"
@@ -230,9 +237,22 @@ def test_where_formats_run(hardware: str, engine: str, version: str | None, name
     assert says in why if says else why == ""
 
 
+def test_fp4_on_blackwell_gains_what_was_measured() -> None:
+    """B200, Llama-3.1-70B at tp 8: NVFP4 gained 0.96 to 0.99x over FP8 in the median, bytes alone say 1.08x."""
+    s = situation("70b", "b200:8", asking("nvfp4"), engine="tensorrt-llm", weights="fp8", kv="fp8", batch=16)
+    gain = weights.judge(s).gain
+    assert gain is not None
+    assert gain.low < 0.97 < gain.high
+    raw = s.tpot_s() / weights.in_format(s, "nvfp4").tpot_s()
+    assert gain.value == pytest.approx(raw * gain_share(weights.in_format(s, "nvfp4").scenario))
+    assert gain_share(weights.in_format(situation("70b", "h100:4"), "nvfp4").scenario) == 1.0
+
+
 def test_data_has_sources_and_falls_from_best_to_worst() -> None:
     data = kernels()
-    assert all(row.source for row in (*data.runs, *data.unpacking, data.groups))
+    assert all(row.source for row in (*data.runs, *data.unpacking, *data.own_units, data.groups))
+    for own in data.own_units:
+        assert own.gain_share == sorted(own.gain_share, reverse=True)
     for row in data.unpacking:
         assert row.traffic_ratio == sorted(row.traffic_ratio)
         assert row.compute_share == sorted(row.compute_share, reverse=True)
