@@ -26,7 +26,7 @@ from infopt.ledgers.queueing import (
     fill_wait_s,
     largest_batch,
     saturation_per_s,
-    static_loss,
+    static_loss_ratio,
 )
 from infopt.ledgers.traffic import StageTraffic, traffic
 from infopt.records import read_yaml
@@ -73,7 +73,8 @@ def judge(situation: Situation) -> Judgement:
     gain = situation.gain("throughput", lambda steps: _over_static(situation, steps, here.batch))
     verdict = _verdict(situation, here, gain)
     settle = MEASURE_STEPS if verdict == "measure" else ""
-    return Judgement(verdict, gain, _reason(situation, here, gain), figures, _costs(situation, here), rule, settle)
+    reason = _reason(situation, here, gain) if verdict != "measure" else _unsure(situation, here, gain)
+    return Judgement(verdict, gain, reason, figures, _costs(situation, here), rule, settle)
 
 
 def occupancy(situation: Situation, steps: Steps) -> Occupancy:
@@ -135,7 +136,7 @@ def _over_static(situation: Situation, steps: Steps, batch: float) -> float:
     """Throughput over that of static batches of as many sequences."""
     s, cached, batch = situation.scenario, situation.cached_tokens, max(1.0, batch)
     decode_s = s.output_tokens * (situation.tpot_s(steps, batch) - steps.stall_s(batch, cached)) / batch
-    loss = static_loss(batch, spread_of(situation.load))
+    loss = static_loss_ratio(batch, spread_of(situation.load))
     return float(continuous_gain(loss, decode_s, steps.prompt_s(s.input_tokens, cached)))
 
 
@@ -190,6 +191,15 @@ def _reason(situation: Situation, here: Occupancy, gain: Gain) -> str:
         # It is on by default and costs nothing, so the advice is where to look instead.
         return f"{start}, below 4: leave it on, but more bandwidth or an MoE gains more"
     return f"{start}: static batches would serve {gain.value:.2f}x less"
+
+
+def _unsure(situation: Situation, here: Occupancy, gain: Gain) -> str:
+    if situation.load.traffic.rate_per_s is not None:
+        least = threshold("least_batch")
+        return (
+            f"effective batch {here.batch:.3g} as far as step times are known: it may lie on either side of {least:g}"
+        )
+    return f"static batches would serve {gain.low:.2f} to {gain.high:.2f}x less: step times are not known well enough"
 
 
 def _costs(situation: Situation, here: Occupancy) -> tuple[str, ...]:

@@ -30,43 +30,45 @@ LEAST_SPREAD = 0.05
 PLACES = 400
 
 
-def effective_batch(rate_per_s: float, residence_s: Seconds, most: float, marks: Iterable[float] = ()) -> float | None:
+def effective_batch(
+    rate_per_s: float, residence_s: Seconds, most_sequences: float, marks: Iterable[float] = ()
+) -> float | None:
     """Mean sequences in the system; None where the rate is above saturation.
 
     `marks` are further places where residence may turn (points of a measured curve).
     """
     if rate_per_s <= 0:
         raise InfoptError(f"a rate of {rate_per_s:g} requests/s: it must be above 0")
-    if most < 1:
+    if most_sequences < 1:
         return None
     alone = rate_per_s * residence_s(1.0)
     if alone <= 1:
         return alone
     before = 1.0
-    for place in places(most, marks):
+    for place in places(most_sequences, marks):
         if place / residence_s(place) >= rate_per_s:
             return _crossing(lambda batch: batch / residence_s(batch) >= rate_per_s, before, place)
         before = place
     return None
 
 
-def saturation_per_s(residence_s: Seconds, most: float, marks: Iterable[float] = ()) -> float:
-    """Requests a second that `most` resident sequences can finish at best; 0 where not one fits.
+def saturation_per_s(residence_s: Seconds, most_sequences: float, marks: Iterable[float] = ()) -> float:
+    """Requests a second that `most_sequences` resident sequences can finish at best; 0 where not one fits.
 
     >>> saturation_per_s(lambda batch: 2.0, 8)
     4.0
     """
-    return max((batch / residence_s(batch) for batch in places(most, marks)), default=0.0)
+    return max((batch / residence_s(batch) for batch in places(most_sequences, marks)), default=0.0)
 
 
-def largest_batch(tpot_s: Seconds, target_s: float, most: float, marks: Iterable[float] = ()) -> int:
+def largest_batch(tpot_s: Seconds, target_s: float, most_sequences: float, marks: Iterable[float] = ()) -> int:
     """Most sequences up to which every batch keeps TPOT within the target; 0 where not even one does.
 
     >>> largest_batch(lambda batch: 0.01 + 0.001 * batch, 0.0155, 64)
     5
     """
     low = 0
-    for place in places(most, marks):
+    for place in places(most_sequences, marks):
         if tpot_s(place) > target_s:
             high = math.ceil(place)
             while high - low > 1:
@@ -77,24 +79,26 @@ def largest_batch(tpot_s: Seconds, target_s: float, most: float, marks: Iterable
     return low
 
 
-def places(most: float, marks: Iterable[float] = ()) -> list[float]:
+def places(most_sequences: float, marks: Iterable[float] = ()) -> list[float]:
     """Numbers of sequences worth trying: 1, 2, 3, then two to an octave, the marks, and the most."""
-    if most < 1:
+    if most_sequences < 1:
         return []
-    steps = math.ceil(math.log(most) / math.log(STEP_RATIO))
-    tried = {float(round(STEP_RATIO**i)) for i in range(steps)} | {float(mark) for mark in marks} | {float(most)}
-    return sorted(place for place in tried if 1 <= place <= most)
+    steps = math.ceil(math.log(most_sequences) / math.log(STEP_RATIO))
+    tried = (
+        {float(round(STEP_RATIO**i)) for i in range(steps)} | {float(mark) for mark in marks} | {float(most_sequences)}
+    )
+    return sorted(place for place in tried if 1 <= place <= most_sequences)
 
 
-def _crossing(holds: Callable[[float], bool], before: float, after: float) -> float:
-    """Where a condition that holds at `after` and not at `before` begins to hold."""
-    while after - before > RELATIVE * after:
-        middle = (before + after) / 2
+def _crossing(holds: Callable[[float], bool], before_batch: float, after_batch: float) -> float:
+    """Where a condition that holds at `after_batch` and not at `before_batch` begins to hold."""
+    while after_batch - before_batch > RELATIVE * after_batch:
+        middle = (before_batch + after_batch) / 2
         if holds(middle):
-            after = middle
+            after_batch = middle
         else:
-            before = middle
-    return after
+            before_batch = middle
+    return after_batch
 
 
 def fill_wait_s(batch: Any, rate_per_s: Any) -> Any:
@@ -128,57 +132,57 @@ def held_tokens(input_tokens: Any, output_tokens: Any, spread: Any = 0.0) -> Any
     return input_tokens + output_tokens * (1 + spread * spread) / 2
 
 
-def static_loss(batch: float, spread: float) -> float:
+def static_loss_ratio(batch: float, spread_ratio: float) -> float:
     """E[max of B lengths] / E[L]: slot-steps a static batch holds for each one it uses.
 
-    Lengths are gamma distributed with a coefficient of variation of `spread` (1: exponential).
+    Lengths are gamma distributed with a coefficient of variation of `spread_ratio` (1: exponential).
     E[max] = integral over x of 1 - F(x)^B, by the midpoint rule in u with x = low + (high - low) u^3 where F is steep
     at zero, else evenly over 12 standard deviations either side.
     """
-    if spread < 0:
-        raise InfoptError(f"a spread of output lengths of {spread:g}: it must be at least 0")
-    if spread == 0 or batch <= 1:
+    if spread_ratio < 0:
+        raise InfoptError(f"a spread of output lengths of {spread_ratio:g}: it must be at least 0")
+    if spread_ratio == 0 or batch <= 1:
         return 1.0
-    if spread < LEAST_SPREAD:
-        return 1.0 + spread / LEAST_SPREAD * (static_loss(batch, LEAST_SPREAD) - 1.0)
-    shape = 1 / spread**2
+    if spread_ratio < LEAST_SPREAD:
+        return 1.0 + spread_ratio / LEAST_SPREAD * (static_loss_ratio(batch, LEAST_SPREAD) - 1.0)
+    shape = 1 / spread_ratio**2
     low, grid = _gamma_grid(shape)
     return float(low + sum(width * (1 - share**batch) for width, share in grid)) / shape
 
 
 @lru_cache(maxsize=256)
-def _gamma_grid(shape: float) -> tuple[float, tuple[tuple[float, float], ...]]:
+def _gamma_grid(shape_ratio: float) -> tuple[float, tuple[tuple[float, float], ...]]:
     """Where F leaves 0, and from there (width, F in its middle) of slices up to where it has reached 1."""
-    around = 12 * math.sqrt(shape)
-    low, high = max(0.0, shape - around), shape + around + 30
+    around = 12 * math.sqrt(shape_ratio)
+    low, high = max(0.0, shape_ratio - around), shape_ratio + around + 30
     power = 1 if low else 3
     ends = [low + (high - low) * (i / PLACES) ** power for i in range(PLACES + 1)]
     middles = [low + (high - low) * ((i + 0.5) / PLACES) ** power for i in range(PLACES)]
     return low, tuple(
-        (after - before, gamma_share(shape, middle))
+        (after - before, _gamma_share(shape_ratio, middle))
         for before, after, middle in zip(ends[:-1], ends[1:], middles, strict=True)
     )
 
 
-def gamma_share(shape: float, x: float) -> float:
+def _gamma_share(shape_ratio: float, length_ratio: float) -> float:
     """Distribution function of the gamma distribution with unit scale (series of the incomplete gamma function)."""
-    term = total = 1 / shape
+    term = total = 1 / shape_ratio
     n = 0
     while term > total * 1e-12:
         n += 1
-        term *= x / (shape + n)
+        term *= length_ratio / (shape_ratio + n)
         total += term
-    return min(1.0, total * math.exp(shape * math.log(x) - x - math.lgamma(shape)))
+    return min(1.0, total * math.exp(shape_ratio * math.log(length_ratio) - length_ratio - math.lgamma(shape_ratio)))
 
 
-def spread_for_loss(batch: float, ratio: float, most: float = 6.0) -> float | None:
-    """Spread of output lengths at which a static batch loses `ratio`; None where none up to `most` does."""
-    if static_loss(batch, most) < ratio:
+def spread_for_loss_ratio(batch: float, ratio: float, widest_ratio: float = 6.0) -> float | None:
+    """Spread of output lengths at which a static batch loses `ratio`; None where none up to `widest_ratio` does."""
+    if static_loss_ratio(batch, widest_ratio) < ratio:
         return None
-    low, high = 0.0, most
+    low, high = 0.0, widest_ratio
     while high - low > 1e-6:
         middle = (low + high) / 2
-        if static_loss(batch, middle) >= ratio:
+        if static_loss_ratio(batch, middle) >= ratio:
             high = middle
         else:
             low = middle

@@ -22,13 +22,13 @@ from infopt.studies.claim_figures import (
 @figure("ratio")
 def static_loss(batch: int, spread: float) -> float:
     """Slot-steps a static batch holds for each one it uses; filling time is ignored."""
-    return queueing.static_loss(batch, spread)
+    return queueing.static_loss_ratio(batch, spread)
 
 
 @figure("spread")
 def spread_for_loss(batch: int, ratio: float) -> float:
     """Coefficient of variation of output lengths at which a static batch loses `ratio`; infinite where none does."""
-    return queueing.spread_for_loss(batch, ratio) or math.inf
+    return queueing.spread_for_loss_ratio(batch, ratio) or math.inf
 
 
 @figure("ratio")

@@ -20,7 +20,7 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Judgement, Verdict
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
-from infopt.ledgers.queueing import static_loss
+from infopt.ledgers.queueing import static_loss_ratio
 from infopt.profiles.resolve import resolve_model
 from infopt.studies.scenarios import Request, build
 
@@ -83,7 +83,7 @@ def test_gain_by_hand() -> None:
     assert gain.metric == "throughput"
     assert gain.value == pytest.approx((prompt_s + harmonic * decode_s) / (prompt_s + decode_s), rel=1e-3)
     assert gain.low <= gain.value <= gain.high
-    assert static_loss(8, 1.0) > gain.value
+    assert static_loss_ratio(8, 1.0) > gain.value
 
 
 def test_equal_answers_lose_nothing() -> None:

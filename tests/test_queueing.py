@@ -16,8 +16,8 @@ from infopt.ledgers.queueing import (
     largest_batch,
     places,
     saturation_per_s,
-    spread_for_loss,
-    static_loss,
+    spread_for_loss_ratio,
+    static_loss_ratio,
 )
 
 FIXED = st.floats(0.01, 10.0)
@@ -141,7 +141,7 @@ def test_held_tokens_of_long_answers() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2, 8, 64, 200])
 def test_exponential_lengths_lose_a_harmonic_number(batch: int) -> None:
-    assert static_loss(batch, 1.0) == pytest.approx(sum(1 / k for k in range(1, batch + 1)), rel=1e-4)
+    assert static_loss_ratio(batch, 1.0) == pytest.approx(sum(1 / k for k in range(1, batch + 1)), rel=1e-4)
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.1, 0.5, 0.77, 2.0])
@@ -149,26 +149,26 @@ def test_loss_against_draws(spread: float) -> None:
     random = np.random.default_rng(7)
     shape = 1 / spread**2
     drawn = random.gamma(shape, 1 / shape, (20000, 16)).max(axis=1).mean()
-    assert static_loss(16, spread) == pytest.approx(drawn, rel=0.03)
+    assert static_loss_ratio(16, spread) == pytest.approx(drawn, rel=0.03)
 
 
 @given(st.floats(1.0, 300.0), st.floats(0.0, 2.5), st.floats(1.01, 2.0))
 @settings(max_examples=30)
 def test_loss_grows_with_batch_and_spread(batch: float, spread: float, factor: float) -> None:
-    loss = static_loss(batch, spread)
+    loss = static_loss_ratio(batch, spread)
     assert 1 - 1e-3 <= loss <= batch * (1 + 1e-3)
-    assert static_loss(batch * factor, spread) >= loss - 1e-9
-    assert static_loss(batch, spread * factor) >= loss - 1e-3
+    assert static_loss_ratio(batch * factor, spread) >= loss - 1e-9
+    assert static_loss_ratio(batch, spread * factor) >= loss - 1e-3
 
 
 def test_spread_for_a_loss() -> None:
     """Document 3 claims 5 to 10 times: 64 slots take a spread of 1.05 and 1.95 for that, 4 slots never lose 5."""
-    five, ten = spread_for_loss(64, 5.0), spread_for_loss(64, 10.0)
+    five, ten = spread_for_loss_ratio(64, 5.0), spread_for_loss_ratio(64, 10.0)
     assert five == pytest.approx(1.0517, rel=1e-3)
     assert ten == pytest.approx(1.9487, rel=1e-3)
-    assert static_loss(64, five or 0.0) == pytest.approx(5.0, rel=1e-4)
-    assert spread_for_loss(4, 5.0) is None
-    assert spread_for_loss(64, 1.0) == pytest.approx(0.0, abs=1e-5)
+    assert static_loss_ratio(64, five or 0.0) == pytest.approx(5.0, rel=1e-4)
+    assert spread_for_loss_ratio(4, 5.0) is None
+    assert spread_for_loss_ratio(64, 1.0) == pytest.approx(0.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.0, -2.0])
@@ -179,7 +179,7 @@ def test_rate_must_be_above_zero(rate: float) -> None:
 
 def test_spread_must_not_be_negative() -> None:
     with pytest.raises(InfoptError, match="at least 0"):
-        static_loss(8, -0.5)
+        static_loss_ratio(8, -0.5)
 
 
 def test_nothing_fits() -> None:
