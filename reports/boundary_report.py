@@ -55,7 +55,7 @@ def _lines(found: Boundaries) -> Iterator[RenderableType]:
 
 
 def _joined(row: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
 def cells(boundary: Boundary) -> tuple[str, ...]:
