@@ -17,6 +17,7 @@ from infopt.units import format_whole
 SCHEMA = "infopt/boundary/1"
 COLUMNS = ("#", "technique", "verdict", "gain", "flips at")
 STYLES = {"use": "bold green", "limited": "yellow", "measure": "bold yellow", "skip": "dim", "impossible": "bold red"}
+NO_FLIP = "none in range"
 FOOT = "#: document 3's order of trying. infopt boundary TECHNIQUE goes deep."
 
 
@@ -50,7 +51,7 @@ def _lines(found: Boundaries) -> Iterator[RenderableType]:
         start = widths[0] + widths[1] + 4
         line.stylize(STYLES[verdict], start, start + len(verdict))
         yield line
-        reason = boundary.judgement.reason + ("" if beside else f"; flips at {row[-1]}")
+        reason = boundary.judgement.reason + ("" if beside or row[-1] == NO_FLIP else f"; flips at {row[-1]}")
         yield Padding(Text(reason, style="dim"), (0, 0, 0, widths[0] + 2))
 
 
@@ -66,7 +67,7 @@ def cells(boundary: Boundary) -> tuple[str, ...]:
         boundary.technique.id,
         boundary.judgement.verdict,
         words.gain_text(boundary.judgement.gain),
-        _beyond(flip) if flip else "none in range",
+        _beyond(flip) if flip else NO_FLIP,
     )
 
 
