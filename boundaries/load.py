@@ -103,6 +103,18 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
+class Links:
+    """Connections between devices, in place of what the hardware records say.
+
+    link_bytes_per_s     of one device of a machine, one direction (NVLink or PCIe)
+    network_bytes_per_s  of one device to other machines; None for the assumed default
+    """
+
+    link_bytes_per_s: float | None = None
+    network_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """All of it.
 
@@ -111,6 +123,7 @@ class Load:
     weight_format, kv_format  what quantization is asked about; None for the engine's usual ones
     eager               kernels are launched one by one, without CUDA graphs
     chunk_tokens        of prefill in one step; None for the engine's batch budget
+    storage_bytes_per_s  at which weights are read at a start; None for an assumed default
     """
 
     traffic: Traffic = Traffic()
@@ -119,9 +132,11 @@ class Load:
     offload: Offload = Offload()
     adapters: Adapters = Adapters()
     targets: Targets = Targets()
+    links: Links = Links()
     semantic_hit_share: float | None = None
     image_tokens: int = 0
     weight_format: str | None = None
     kv_format: str | None = None
     eager: bool = False
     chunk_tokens: int | None = None
+    storage_bytes_per_s: float | None = None
