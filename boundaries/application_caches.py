@@ -23,6 +23,9 @@ from infopt.ledgers.answer_cache import api_saving, cost_ratio, hits_for_gain, u
 from infopt.records import read_yaml
 
 MEASURE_HITS = "--semantic-hits SHARE (look logged questions up in an index of the answers, and read the hits)"
+RULE = (
+    "a semantic cache answers 30 % of queries (1.43x as many); a prompt cache at 70 % hits 3.3x (if all were prefill)"
+)
 RISK = "a wrong hit answers another question: which similarity prevents it, and what it costs, its owner must answer"
 
 
@@ -33,9 +36,7 @@ def judge(situation: Situation) -> Judgement:
         raise InfoptError(f"--semantic-hits {hits:g}: not a share between 0 and 1")
     figures, lookup = tuple(_figures(situation)), lookup_ratio(situation)
     least = hits_for_gain(threshold("worth_ratio"), lookup)
-    rule = Rule(
-        3, "a semantic cache answers about 30 % of queries, 1.43x as many; a prompt cache at 70 % hits 3.3x", None
-    )
+    rule = Rule(3, RULE, None)
     if situation.memory.kv_pool_bytes_per_gpu <= 0:
         return Judgement("impossible", None, "the model does not fit: there is nothing to save", figures, rule=rule)
     if hits is None:

@@ -228,7 +228,6 @@ def apply(situation: Situation, argument: str) -> Situation:
     """The cache in use: what prompts find on average; an argument is the shared tokens (`prefix-2k`)."""
     if argument:
         situation = _with_shared(situation, parse_tokens(argument, "--with prefix"))
-    checked(situation)
     reuse = reuse_of(situation)
     if reuse is None:
         raise InfoptError(f"--with prefix: what prompts share is not known; give {MEASURE_SHARED}")

@@ -75,6 +75,7 @@ def reuse_of(situation: Situation) -> Reuse | None:
 
     Not given: one prefix; popularity all alike (the least an LRU cache finds). Raises InfoptError for contradictions.
     """
+    checked(situation)
     prefix, s = situation.load.prefix, situation.scenario
     if prefix.shared_tokens is None and prefix.hit_share is None:
         return None
