@@ -17,6 +17,7 @@ MODULES = (
     "speculative",
     "weight_quantization",
     "chunked_prefill",
+    "parallelism",
     "kv_offload",
     "cuda_graphs",
     "lora",

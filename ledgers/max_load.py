@@ -14,13 +14,11 @@ from typing import Any
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator
 from infopt.ledgers.compute import compute_format, prefill_flop
+from infopt.ledgers.links import BYTES_PER_UNIT, COLLECTIVES_PER_LAYER
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import traffic
 from infopt.profiles.load_constants import LoadConstants
 from infopt.profiles.step_constants import kernels_per_step
-
-COLLECTIVES_PER_LAYER = 2
-BYTES_PER_UNIT = 2  # hidden states travel in 16 bit
 
 
 @dataclass(frozen=True, slots=True)

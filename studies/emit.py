@@ -16,6 +16,7 @@ from math import ceil
 
 from infopt.errors import InfoptError
 from infopt.hardware.product_labels import SLICE, product_label, resource_name
+from infopt.ledgers.links import NODE_DEVICES
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.engine_flags import EngineFlags, engine_flags
 from infopt.profiles.engine_images import EngineImages, engine_images
@@ -24,7 +25,6 @@ from infopt.profiles.formats import weight_bits_by_part
 from infopt.studies.commands import CONFIG_FILE, Command, serve_command
 from infopt.studies.planning import Plan
 from infopt.studies.search import Deployment
-from infopt.studies.search_space import NODE_DEVICES
 
 GIB = 2**30
 SHM_GIB_PER_DEVICE = 2

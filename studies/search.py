@@ -19,10 +19,11 @@ from typing import Any
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.cost import usd_per_million_tokens
+from infopt.ledgers.links import machine_devices
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan, plan_built
 from infopt.studies.scenarios import Request, lengths
-from infopt.studies.search_space import Replica, Space, machine_devices, space, weight_bits
+from infopt.studies.search_space import Replica, Space, space, weight_bits
 
 # Latencies nearer than this are equal: the estimate is no better.
 LATENCY_STEP = 1.02

@@ -14,6 +14,7 @@ from infopt.hardware.accelerator import Accelerator, HardwareChoice
 from infopt.hardware.catalogue import FORMATS, hardware_names, load_accelerator, override
 from infopt.ledgers.bandwidth import step_bytes
 from infopt.ledgers.estimate import Clock, NoEstimate, clock, expected_times
+from infopt.ledgers.links import machine_devices
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import step_shape
@@ -25,7 +26,6 @@ from infopt.profiles.step_constants import StepConstants
 from infopt.studies.choices import weight_formats
 from infopt.studies.scenarios import Built, Request, build, usable_tensor_parallel
 
-NODE_DEVICES = 8  # where a record does not say, as `plan` has it
 WIDEST_TP = 8  # of the measured deployments
 SIXTEEN_BITS = ("bf16", "fp16")
 Kind = tuple[str, str, str]
@@ -169,11 +169,6 @@ def _placed(
         held = held or (times is not None and gpus <= machine)
         placed = replace(asked, gpus=gpus, tp=tp, pp=pp, dp=dp, ep=ep, batch=dp)
         yield Replica(Built(scenario, built.assumptions), device, placed, most, times)
-
-
-def machine_devices(device: Accelerator) -> int:
-    """Devices of one machine, or of one link domain where that is larger."""
-    return max(device.devices_per_node or NODE_DEVICES, device.link_domain_devices or 0)
 
 
 def formats(model: ModelProfile, request: Request, device: Accelerator) -> Iterator[tuple[str | None, str | None]]:

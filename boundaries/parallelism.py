@@ -1,0 +1,274 @@
+"""Which split of the model over the same devices is best: tensor, pipeline, data and expert parallelism.
+
+    gain = output tokens/s (best other placement) / output tokens/s (present one)        at this batch
+With a TPOT target: of the placements that meet it the one with the most tokens/s; if the present one misses it, the
+gain is that of TPOT. `use` means: change to the placement named; `skip`: the present one is the best. Figures follow
+document 2's seven steps (boundaries/parallelism_steps.py). Times of placements: boundaries/placements.py.
+"""
+
+import re
+from typing import cast
+
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain
+from infopt.boundaries.parallelism_steps import figures
+from infopt.boundaries.placement_links import wires_here
+from infopt.boundaries.placements import Placed, candidates, fewest_devices, placed, present
+from infopt.boundaries.quantities import BATCH, CONTEXT, Quantity, of_load
+from infopt.boundaries.situation import Situation
+from infopt.boundaries.steps import BASES, Basis, Steps, off_alike, variants
+from infopt.boundaries.technique import Gain, Judgement, Metric, Rule, Technique, Verdict
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.ledgers.links import machine_devices
+
+DEGREES = ("replicas", "tp", "pp", "dp", "ep")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best other placement beside the present one.
+
+    holding  placements that hold a sequence, the present one first where it does
+    best     of the others, None where there is none
+    meets    the change does not leave a TPOT target that is met
+    """
+
+    here: Placed
+    holding: tuple[Placed, ...]
+    best: Placed | None
+    gain: Gain | None
+    meets: bool
+    verdict: Verdict
+
+
+def judge(situation: Situation) -> Judgement:
+    """The best other placement of the same devices beside the present one."""
+    choice = choose(situation)
+    here, best, verdict = choice.here, choice.best, choice.verdict
+    shown = figures(situation, here, len(choice.holding))
+    if not choice.holding:
+        return Judgement("impossible", None, _nowhere(situation), shown)
+    rule = _rule(situation, here, verdict)
+    if best is None:
+        return Judgement(verdict, None, _alone(situation, here), shown, rule=rule)
+    settle = MEASURE_STEPS if verdict == "measure" else ""
+    return Judgement(verdict, choice.gain, _reason(choice, best), shown, _costs(here, best), rule, settle)
+
+
+def quick(situation: Situation) -> Verdict:
+    """The verdict of `judge` without its figures."""
+    return choose(situation, whole=False).verdict
+
+
+def choose(situation: Situation, whole: bool = True) -> Choice:
+    """The present placement, the best other, and the verdict; intervals only where it needs them unless `whole`."""
+    check(situation)
+    here, *rest = candidates(situation)
+    others = [option for option in rest if option.holds]
+    holding = (here, *others) if here.holds else tuple(others)
+    if not others:
+        return Choice(here, holding, None, None, True, "skip" if holding else "impossible")
+    best = preferred(others, situation.load.targets.tpot_s)
+    if not here.holds:
+        return Choice(here, holding, best, None, True, "use")
+    basis = basis_of(here, best)
+    gain, meets = gain_of(situation, here, best, others if basis == "assumed" else [], whole or basis == "assumed")
+    verdict = by_gain(gain, basis) if meets else "skip"
+    if meets and here.scenario.tp != best.scenario.tp and (here.sums_unmeasured or best.sums_unmeasured):
+        verdict = "measure"
+    return Choice(here, holding, best, gain, meets, verdict)
+
+
+def check(situation: Situation) -> None:
+    """Refuse bandwidths that are none."""
+    links = situation.load.links
+    for option, value in (("--link-bandwidth", links.link_bytes_per_s), ("--network", links.network_bytes_per_s)):
+        if value is not None and value <= 0:
+            raise InfoptError(f"{option} must be above 0, got {value:g} bytes/s")
+
+
+def preferred(options: list[Placed], target_s: float | None) -> Placed:
+    """The most tokens/s among those that meet the target; where none does, the shortest TPOT."""
+    if target_s is None:
+        return max(options, key=lambda option: option.rate_per_s(option.steps))
+    meeting = [option for option in options if option.tpot_s(option.steps) <= target_s]
+    if meeting:
+        return max(meeting, key=lambda option: option.rate_per_s(option.steps))
+    return min(options, key=lambda option: option.tpot_s(option.steps))
+
+
+def basis_of(here: Placed, best: Placed) -> Basis:
+    """The poorer of the two: what their comparison rests on."""
+    return max(here.steps.basis, best.steps.basis, key=BASES.index)
+
+
+def gain_of(
+    situation: Situation, here: Placed, best: Placed, in_doubt: list[Placed], interval: bool = True
+) -> tuple[Gain, bool]:
+    """The gain of a change, and whether it may be made: not from one that meets the target to one that does not.
+
+    Where constants are lent (then `in_doubt` are the others), sums may also be as slow as on engines that leave them to
+    the vendor's library, and another placement may be the best.
+    """
+    target_s = situation.load.targets.tpot_s
+    misses = target_s is not None and here.tpot_s(here.steps) > target_s
+    metric: Metric = "tpot" if misses else "throughput"
+
+    def ratio(ours: Placed, theirs: Placed, a: Steps, b: Steps) -> float:
+        return ours.tpot_s(a) / theirs.tpot_s(b) if misses else theirs.rate_per_s(b) / ours.rate_per_s(a)
+
+    meets = misses or target_s is None or best.tpot_s(best.steps) <= target_s
+    value = ratio(here, best, here.steps, best.steps)
+    if not interval:
+        return Gain(value, value, value, metric), meets
+    shorts = [(a, off_alike(best.steps, a)) for a in variants(here.steps)]
+    ends = [value, *(ratio(here, best, a, b) for a, b in shorts)]
+    low, high = min(ends), max(ends)
+    if in_doubt:
+        ours = here.with_slow_sums()
+        slow = {other.degrees: ratio(ours, other.with_slow_sums(), here.steps, other.steps) for other in in_doubt}
+        low, high = min(low, slow[best.degrees]), max(high, *slow.values())
+    return Gain(value, low, high, metric), meets
+
+
+def _reason(choice: Choice, best: Placed) -> str:
+    here, gain = choice.here, choice.gain
+    if gain is None:
+        return f"{best.name} holds {best.max_sequences:,} sequences of this context, {here.name} none"
+    what = "tokens/s" if gain.metric == "throughput" else "shorter TPOT"
+    if not choice.meets:
+        return f"{here.name} alone meets the TPOT target: {best.name} takes {1e3 * best.tpot_s(best.steps):.1f} ms"
+    if choice.verdict == "skip":
+        return (
+            f"{here.name} is right for batch {here.batch}: {best.name}, the best other, gives {gain.value:.2f}x {what}"
+        )
+    if here.sums_unmeasured or best.sums_unmeasured:
+        engine = here.scenario.engine.engine
+        return (
+            f"{engine} was measured on one device: {best.name} instead of {here.name} may give {gain.value:.2f}x {what}"
+        )
+    if gain.value < 1:
+        possible = f"but {gain.low:.2f} to {gain.high:.2f} is possible"
+        return f"{here.name} seems right: {best.name}, the best other, gives {gain.value:.2f}x, {possible}"
+    waits = f", {best.waiting:.0f} of them waiting" if best.waiting else ""
+    range_ = f" ({gain.low:.2f} to {gain.high:.2f})" if choice.verdict == "measure" else ""
+    return f"{best.name} instead of {here.name}: {gain.value:.2f}x{range_} {what} at batch {here.batch}{waits}"
+
+
+def _nowhere(situation: Situation) -> str:
+    s, fewest = situation.scenario, fewest_devices(situation)
+    needed = f"the fewest are {fewest}" if fewest else "nor do 64"
+    gpus = f"{s.gpus} GPUs" if s.gpus > 1 else "one GPU"
+    return f"no placement of {gpus} holds one sequence of {s.context_tokens:,} tokens; {needed}"
+
+
+def _alone(situation: Situation, here: Placed) -> str:
+    """Nothing to choose from: what more devices would do."""
+    s = situation.scenario
+    if s.gpus > 1:
+        return f"{here.name} is the only placement of {s.gpus} GPUs that holds the model"
+    wider = [option for option in candidates(situation, 2) if option.holds and option.scenario.tp == 2]
+    if not wider:
+        return f"one GPU holds {here.max_sequences:,} sequences: nothing to split"
+    ratio = here.tpot_s(here.steps) / wider[0].tpot_s(wider[0].steps)
+    return f"one GPU holds {here.max_sequences:,} sequences: nothing to split; a second with tp 2: {ratio:.2f}x on TPOT"
+
+
+def _costs(here: Placed, best: Placed) -> tuple[str, ...]:
+    ours, theirs = here.tpot_s(here.steps), best.tpot_s(best.steps)
+    s = best.scenario
+    found = []
+    if theirs > ours:
+        found.append(f"{best.name}: one user waits {1e3 * theirs:.1f} ms per token instead of {1e3 * ours:.1f}")
+    if best.max_sequences < here.max_sequences:
+        found.append(f"{best.name} holds {best.max_sequences:,} sequences instead of {here.max_sequences:,}")
+    if best.groups > max(1, here.groups):
+        found.append("requests must be routed: prefix hits depend on who goes where")
+    if s.sharing_replicas > 1:
+        found.append("replicas that share experts step together: idle ones run along, one lost stops all")
+    if s.tp * s.pp > max(here.scenario.tp * here.scenario.pp, 1):
+        found.append("a lost GPU stops a larger group")
+    return tuple(found)
+
+
+def _rule(situation: Situation, here: Placed, verdict: Verdict) -> Rule:
+    """Document 2's order as it applies here, and why our verdict may differ."""
+    s, machine = situation.scenario, machine_devices(situation.scenario.accelerator)
+    one = placed(situation, s.gpus, 1, 1, 1, 1)
+    if one.held_by_replica * s.gpus >= s.batch:
+        divided = here.scenario.tp * here.scenario.pp > 1
+        text, says = "one GPU holds the model and the target cache: replicas, not TP", "use" if divided else "skip"
+    else:
+        inside = 1 < s.tp <= machine and (s.pp == 1 or s.gpus > machine)
+        text = "more than one GPU is needed: TP inside the fast links, PP across machines, replicas for throughput"
+        says = "skip" if inside else "use"
+    why = "" if verdict == says else "it names neither batch nor link, and the best placement turns at both"
+    return Rule(2, text, cast(Verdict, says), why)
+
+
+def apply(situation: Situation, argument: str) -> Situation:
+    """Another placement: "tp2-dp4", "replicas8"; without an argument the best one.
+
+    Separate servers of a mixture (`replicas`) leave one of them, under its part of the batch and of the rate.
+    """
+    check(situation)
+    s = situation.scenario
+    asked = _asked(argument)
+    if asked:
+        groups, tp, pp, dp, ep = (asked.get(name, 1) for name in DEGREES)
+        if groups * tp * pp * dp != s.gpus:
+            raise InfoptError(f"--with parallelism: {argument} is {groups * tp * pp * dp} GPUs, but {s.gpus} are given")
+        chosen = placed(situation, groups, tp, pp, dp, ep)
+        chosen.scenario.check()
+    else:
+        holding = [option for option in candidates(situation) if option.holds]
+        chosen = preferred(holding, situation.load.targets.tpot_s) if holding else present(situation)
+    return _used(situation, chosen)
+
+
+def _used(situation: Situation, chosen: Placed) -> Situation:
+    s, used = chosen.scenario, (*situation.used, TECHNIQUE.id)
+    whole = s.dp * chosen.groups
+    together = s.model.experts > 0 and chosen.groups > 1
+    if not together:
+        return situation.changed(tp=s.tp, pp=s.pp, dp=whole, ep=s.ep, used=used, curve=())
+    rate, share = situation.load.traffic.rate_per_s, 1 / chosen.groups
+    load = situation.load if rate is None else of_load("traffic", "rate_per_s")(situation, rate * share).load
+    return chosen.situation.changed(load=load, used=used, curve=())
+
+
+def _asked(argument: str) -> dict[str, int]:
+    """Degrees of "tp2-dp4", "tp=2,dp=4"; raises InfoptError for anything else."""
+    found = re.findall(r"(replicas|tp|pp|dp|ep)\s*=?\s*(\d+)", argument.lower())
+    rest = re.sub(r"(replicas|tp|pp|dp|ep)\s*=?\s*\d+|[\s,;x+-]", "", argument.lower())
+    asked = {name: int(count) for name, count in found}
+    if rest or (argument.strip() and not asked) or any(count < 1 for count in asked.values()):
+        raise InfoptError(f"--with parallelism-{argument}: write the degrees, like parallelism-tp2-dp4")
+    return asked
+
+
+def _link(situation: Situation) -> float | None:
+    wire = wires_here(situation).inside
+    return None if wire is None else wire.bytes_per_s
+
+
+LINK_BANDWIDTH = Quantity(
+    name="link-bandwidth",
+    unit="bytes/s",
+    whole=False,
+    low=1e8,
+    high=lambda _: 2e12,
+    get=_link,
+    set=of_load("links", "link_bytes_per_s"),
+)
+TECHNIQUE = Technique(
+    id="parallelism",
+    name="parallelism",
+    ledger="memory, bandwidth, links",
+    order=6,
+    judge=judge,
+    quantities=(BATCH, CONTEXT, LINK_BANDWIDTH),
+    quick=quick,
+    apply=apply,
+    aliases=("tp", "placement"),
+)
