@@ -70,12 +70,12 @@ class Item(Record):
     id: str
     document: int | None = None
     section: str = ""
-    text: str = Field(min_length=1)
+    text: str = Field(pattern=r"\S")
     check: str | None = None
     figure: str | None = None
     thresholds: dict[str, FiniteFloat] = Field({})
     applies_to: list[Feature] = Field([])
-    who: str = Field(min_length=1)
+    who: str = Field(pattern=r"\S")
     command: str = ""
     how: str = ""
 

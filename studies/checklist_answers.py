@@ -22,7 +22,7 @@ class Signature(Record):
     """One answer."""
 
     status: Literal["pass", "fail"]
-    by: str = Field(min_length=1)
+    by: str = Field(pattern=r"\S")
     note: str = ""
     date: datetime.date | None = None
 

@@ -21,8 +21,8 @@ from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.boundary import named, with_techniques
 from infopt.studies.observed import Observed
-from infopt.studies.planning import Plan, own_constants, plan
-from infopt.studies.scenarios import Request, build
+from infopt.studies.planning import Plan, own_constants, plan_built
+from infopt.studies.scenarios import Built, Request, build
 
 Status = Literal["pass", "fail", "needs-measurement"]
 # Features that are a technique of the boundaries in use.
@@ -148,19 +148,41 @@ class Context:
 
     @cached_property
     def plan(self) -> Plan:
+        """The plan with what techniques in use take of memory (drafts, adapters) and their formats."""
         d = self.deployment
-        return plan(d.model, d.hardware, d.request)
+        built = build(d.model, d.hardware, d.request)
+        used = Built(self.situation.scenario, built.assumptions)
+        return plan_built(used, d.hardware, d.request, explain_fit=False)
 
     @cached_property
     def situation(self) -> Situation:
         """The deployment with the techniques it uses."""
         return self._situation(self.deployment.request, self.load, self.deployment.applied)
 
-    def _situation(self, request: Request, load: Load, applied: Sequence[str]) -> Situation:
+    def _situation(self, request: Request, load: Load, applied: Sequence[str], without: str = "") -> Situation:
+        """With the techniques named, and those that the load describes: what they take and gain is there for all."""
         d = self.deployment
-        built = build(d.model, d.hardware, request)
-        start = Situation(built.scenario, load, own_constants(built.scenario, request), d.curve)
-        return with_techniques(start, applied)
+        scenario = build(d.model, d.hardware, request).scenario
+        situation = with_techniques(Situation(scenario, load, own_constants(scenario, request), d.curve), applied)
+        for id in self._described(load):
+            if id in situation.used or id == without:
+                continue
+            try:
+                situation = with_techniques(situation, [id])
+            except InfoptError:
+                # What is not known of it, or why it cannot run, is for its own item to say.
+                continue
+        return situation
+
+    def _described(self, load: Load) -> list[str]:
+        prefix, known = load.prefix, {t.id for t in techniques() if t.apply is not None}
+        has = {
+            "prefix-caching": prefix.hit_share is not None or prefix.shared_tokens is not None,
+            "speculative": _speculates(self),
+            "kv-offload": _offloads(self),
+            "lora": _adapts(self),
+        }
+        return [id for id, there in has.items() if there and id in known]
 
     def before(self, technique: str) -> Situation:
         """The deployment without one of its techniques, which is what that technique is judged in."""
@@ -174,7 +196,7 @@ class Context:
             plain = d.model.compute_dtype
             request = replace(request, weights=plain, kv=request.kv or s.kv_format)
             load = replace(load, weight_format=self.situation.scenario.weight_format)
-        return self._situation(request, load, applied)
+        return self._situation(request, load, applied, without=technique)
 
     def judgement(self, technique: str, batch: int | None = None) -> Judgement | None:
         """The answer of a technique in the deployment without it, at another batch where one is given.
@@ -242,6 +264,10 @@ def _speculates(context: Context) -> bool:
     return "speculative" in context.applied_ids or any(value is not None for value in told)
 
 
+def _adapts(context: Context) -> bool:
+    return "lora" in context.applied_ids or context.load.adapters.slots is not None
+
+
 def _quantized_kv(context: Context) -> bool:
     return "kv-quantization" in context.applied_ids or context.scenario.kv.bits_per_element < FULL_PRECISION_BITS
 
@@ -256,7 +282,7 @@ FEATURES: Mapping[Feature, Callable[[Context], bool]] = {
     "kv-quantization": _quantized_kv,
     "weight-quantization": _quantized_weights,
     "speculation": _speculates,
-    "adapters": lambda c: "lora" in c.applied_ids or c.load.adapters.slots is not None,
+    "adapters": _adapts,
     "offload": _offloads,
     "persistent-offload": lambda c: _offloads(c) and c.load.offload.tier != "dram",
     "parallelism": lambda c: c.scenario.gpus > 1,

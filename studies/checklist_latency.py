@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from infopt.boundaries.cuda_graphs import start_of
 from infopt.boundaries.deciding import threshold
+from infopt.boundaries.steps import variants
 from infopt.frozen import dataclass
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.cold_start import Span
@@ -46,22 +47,45 @@ def times(context: Context) -> Iterator[tuple[Time, float]]:
 
 
 def time_of(context: Context, field: str, name: str) -> Time:
-    """Observed before expected before floor."""
+    """Observed, else expected, else its floor."""
     observed = context.observed
     mean = observed.mean_s(field) if observed is not None else None
     if observed is not None and mean is not None:
         tail = observed.tail_s(field)
         tails = "" if tail is None else f", tail {format_seconds(tail)}"
         return Time(name, mean, mean, mean, tail, f"{name} {format_seconds(mean)} measured{tails}")
-    expected = context.plan.estimate
-    if isinstance(expected, Estimate):
-        value, low, high = (getattr(expected, field.replace("_s", f"{end}_s")) for end in ("", "_low", "_high"))
-        words = f"{name} {format_seconds(value)} expected ({format_seconds(low)} to {format_seconds(high)})"
-        return Time(name, value, low, high, None, words)
-    floor = context.plan.bandwidth.tpot_floor_s if field == "tpot_s" else context.plan.compute.ttft_floor_s
-    least = floor or 0.0
-    why = "" if isinstance(expected, Estimate) else f"; {expected.reason}"
-    return Time(name, None, least, None, None, f"{name} at least {format_seconds(least)}{why}")
+    expected = expected_s(context, field)
+    if expected is None:
+        return _floor(context, field, name)
+    value, low, high = expected
+    words = f"{name} {format_seconds(value)} expected ({format_seconds(low)} to {format_seconds(high)})"
+    return Time(name, value, low, high, None, words)
+
+
+def expected_s(context: Context, field: str) -> tuple[float, float, float] | None:
+    """A time and its interval, with the speculation and the cached tokens of the deployment; None where unknown."""
+    here, e = context.situation, context.plan.estimate
+    unsure = context.uses("speculation") and "speculative" not in here.used
+    if not isinstance(e, Estimate) or (unsure and field == "tpot_s"):
+        return None
+    if field == "tpot_s":
+        ends = [here.tpot_s(), *(here.tpot_s(steps) for steps in variants(here.steps))]
+        return ends[0], min(ends), max(ends)
+    isl, plain_s = context.scenario.input_tokens, here.steps.tpot_s(here.batch, context.scenario.decode_context_tokens)
+    found_s = here.steps.ttft_s(plain_s, here.batch, isl, min(here.cached_tokens, isl - 1.0))
+    shorter = found_s / here.steps.ttft_s(plain_s, here.batch, isl)
+    return e.ttft_s * shorter, e.ttft_low_s * shorter, e.ttft_high_s * shorter
+
+
+def _floor(context: Context, field: str, name: str) -> Time:
+    """The least it can be; techniques in use leave none that is known."""
+    e, here = context.plan.estimate, context.situation
+    least = context.plan.bandwidth.tpot_floor_s if field == "tpot_s" else context.plan.compute.ttft_floor_s or 0.0
+    if context.uses("speculation") or here.cached_tokens:
+        least = 0.0
+    why = "what speculation accepts is not known (--alpha)" if isinstance(e, Estimate) else e.reason
+    told = f"at least {format_seconds(least)}; {why}" if least else f"not known: {why}"
+    return Time(name, None, least, None, None, f"{name} {told}")
 
 
 def worst(found: list[tuple[Status, str]]) -> tuple[Status, str]:
@@ -110,7 +134,7 @@ def batch_within_targets(context: Context, limits: Limits) -> Answer:
         return needs("no target is given: --tpot and --ttft")
     status, words = worst([_mean(time, target) for time, target in asked] + _served(context))
     most = context.figure("continuous-batching", "batch_cap_tpot_sequences")
-    largest = "" if most is None else f"; at most {most:,.0f} at once keep the TPOT target"
+    largest = "" if not most else f"; at most {most:,.0f} at once keep the TPOT target"
     settle = "{benchmark}" if status == "needs-measurement" else ""
     return Answer(status, asked[0][0].value, "s", f"batch {context.scenario.batch}: {words}{largest}", settle)
 
@@ -121,7 +145,7 @@ def _mean(time: Time, target: float) -> tuple[Status, str]:
         return "fail", against
     if time.high is not None and time.high <= target:
         return "pass", against
-    return "needs-measurement", f"{against}: within the error"
+    return "needs-measurement", against if time.value is None else f"{against}: within the error"
 
 
 def measured_batch(context: Context, limits: Limits) -> Answer:

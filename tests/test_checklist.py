@@ -25,6 +25,7 @@ from infopt.studies.checklist import Checked, Entry, Typed, checklist, command_w
 from infopt.studies.checklist_answers import Signature, read_answers
 from infopt.studies.checklist_checks import checks, function, refuse_unknown
 from infopt.studies.checklist_context import FEATURE_WORDS, FEATURES, Context, Deployment
+from infopt.studies.checklist_latency import times
 from infopt.studies.observed import Observed, read_observed
 from infopt.studies.scenarios import Request
 
@@ -324,6 +325,27 @@ def test_speculation_by_its_acceptance() -> None:
     assert not found(deployment("h100:4", "70b"), "speculation-gain").applies
 
 
+def test_what_is_in_use_is_in_the_times_and_in_memory() -> None:
+    """Speculation divides the time per token by its own gain; slots of adapters and found tokens count as well."""
+    targets = Targets(tpot_s=1.0, ttft_s=9.0)
+    plain = Context(deployment("h100:4", "70b", batch=1, load=Load(targets=targets)))
+    fast = Context(speculating(0.9, targets=targets))
+    gain = fast.judgement("speculative")
+    assert gain is not None
+    assert gain.gain is not None
+    (before, _), (after, _) = ((next(times(c))) for c in (plain, fast))
+    assert before.value is not None
+    assert after.value == pytest.approx(before.value / gain.gain.value, rel=1e-6)
+    assert after.low < after.value < (after.high or 0)
+    unknown = next(times(Context(speculating(None, targets=targets))))[0]
+    assert (unknown.value, unknown.high) == (None, None)
+    hits = Context(deployment("h100:4", "70b", batch=1, load=Load(targets=targets, prefix=Prefix(hit_share=0.5))))
+    first, sooner = (list(times(c))[1][0].value or 0 for c in (plain, hits))
+    assert 0.3 * first < sooner < 0.8 * first
+    adapted = Context(deployment("h100:4", "70b", batch=1, load=Load(adapters=Adapters(slots=8, rank=64))))
+    assert adapted.plan.memory.max_sequences < plain.plan.memory.max_sequences
+
+
 def test_speculation_is_never_passed_for_high_concurrency_by_a_prediction() -> None:
     both = found(speculating(0.9), "speculation-both-ends")
     assert both.status == "needs-measurement"
@@ -436,6 +458,7 @@ def test_answers_files(tmp_path: Path) -> None:
     for text, says in (
         ("rollback: {status: maybe, by: A}", "status"),
         ("rollback: {status: pass}", "by"),
+        ('rollback: {status: pass, by: " "}', "by"),
         ("rollback: {status: pass, by: A, when: x}", "when"),
         ("rollback: {status: pass, by: A, date: soon}", "date"),
         ("rollback: {status: pass, by: A}\nrollback: {status: fail, by: B}", r"a.yaml:2: rollback is answered twice"),
