@@ -44,3 +44,10 @@ def by_gain(gain: Gain, basis: Basis) -> Verdict:
     if basis == "assumed" and plain_verdict(gain.low) != plain_verdict(gain.high):
         return "measure"
     return verdict
+
+
+def unsure(gain: Gain, basis: Basis) -> str:
+    """Why a gain does not decide, for the reason of `measure`."""
+    if basis == "floor":
+        return "at most: bytes over bandwidth is all that is known"
+    return f"{gain.low:.2f}x to {gain.high:.2f}x: constants are lent"

@@ -60,10 +60,19 @@ def kernels() -> Kernels:
     return validate_record(Kernels, read_yaml(_FILE), str(_FILE))
 
 
+def kinds(s: Scenario) -> set[str]:
+    """Kinds of the layers that keep a cache."""
+    return {run.mixer.kind for run in s.model.runs if run.mixer.cache_elements_per_token}
+
+
+def read_of(s: Scenario) -> bool:
+    """Whether anything was read of this engine's smaller caches for such a mix of layers, in whatever version."""
+    return any(s.engine.engine in row.engines and kinds(s) <= set(row.mixers) for row in kernels().takes)
+
+
 def formats(s: Scenario) -> list[str]:
     """Cache formats this engine takes for the layers of this model."""
-    kinds = {run.mixer.kind for run in s.model.runs if run.mixer.cache_elements_per_token}
-    rows = [row for row in kernels().takes if row.holds(s) and kinds <= set(row.mixers)]
+    rows = [row for row in kernels().takes if row.holds(s) and kinds(s) <= set(row.mixers)]
     return list(dict.fromkeys(name for row in rows for name in row.formats))
 
 

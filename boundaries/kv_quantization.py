@@ -11,8 +11,8 @@ Bits are those of the format with its scales (profiles/data/kv); what engines ma
 import math
 from collections.abc import Iterator
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, threshold
-from infopt.boundaries.kv_kernels import Row, formats, loss, notes
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, threshold, unsure
+from infopt.boundaries.kv_kernels import Row, formats, kinds, loss, notes, read_of
 from infopt.boundaries.quantities import BATCH, CONTEXT
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
@@ -60,12 +60,18 @@ def decide(situation: Situation) -> Decision:
     slow = loss(s, name)
     if slow is not None and slow.refused:
         return Decision("impossible", slow.text, before)
-    if name not in formats(s):
+    if name not in formats(s) and read_of(s):
         takes = ", ".join(formats(s)) or "none"
         return Decision("impossible", f"{s.engine.engine} takes no {name} cache for this model here ({takes})", before)
     gain = before.gain_over(after, "tpot", lambda here, there: before.tpot_s(here) / after.tpot_s(there))
     verdict, reason = _by_time(before, after, gain, slow) if before.fits else _by_memory(before, after)
+    if verdict == "use" and not read_of(s):
+        return Decision("measure", f"{reason}; {_unread(s)}", before, after, gain)
     return Decision(verdict, reason, before, after, gain, slow)
+
+
+def _unread(s: Scenario) -> str:
+    return f"what {s.engine.engine} keeps smaller of {' and '.join(sorted(kinds(s)))} layers was not read"
 
 
 def cache_bits(s: Scenario) -> float:
@@ -104,7 +110,7 @@ def _by_time(before: Situation, after: Situation, gain: Gain, slow: Row | None) 
     if slow is not None:
         return "measure", f"{stored}; {slow.text}"
     if by_time == "measure" and not crowded:
-        return "measure", f"{stored}; {step}, {gain.low:.2f}x to {gain.high:.2f}x: constants are lent"
+        return "measure", f"{stored}; {step}, {unsure(gain, before.basis_with(after))}"
     return "use", f"{stored}; {step}, {fit_after:,} sequences fit instead of {fit:,}"
 
 
@@ -172,6 +178,8 @@ def _costs(found: Decision) -> Iterator[str]:
     yield f"precision of the cache falls from {now} to {name}: test long contexts and long answers"
     if found.slow is not None:
         yield found.slow.text
+    if not read_of(before.scenario):
+        yield _unread(before.scenario)
     yield from notes(before.scenario)
 
 

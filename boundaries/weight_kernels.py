@@ -99,6 +99,12 @@ def storage_only(s: Scenario) -> bool:
     return bits < FULL_PRECISION_BITS and (not native(s) or s.weight_compute in ("bf16", "fp16"))
 
 
+def unread(s: Scenario) -> bool:
+    """Whether nothing was read of this engine's kernels on devices of this vendor."""
+    engines = {engine for row in kernels().runs for engine in row.engines}
+    return s.engine.engine in engines and s.accelerator.vendor not in kernels().vendors_read
+
+
 def obstacle(s: Scenario) -> str:
     """Why this format does not run here; empty where nothing is known against it."""
     return next(_obstacles(s), "")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infopt.boundaries.capacity import fewest_devices
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, plain_verdict, threshold
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, plain_verdict, threshold, unsure
 from infopt.boundaries.quantities import BATCH, CONTEXT
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps
@@ -27,6 +27,7 @@ from infopt.boundaries.weight_kernels import (
     obstacle,
     storage_only,
     unpacked_shape,
+    unread,
 )
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
@@ -120,7 +121,7 @@ def _by_time(before: Situation, best: Candidate) -> tuple[Verdict, str]:
         verdict: Verdict = "use" if gain.value >= 1 else "limited"
         return verdict, f"{fewer} devices hold it with {name} weights instead of {few}; {gained}"
     if best.verdict == "measure":
-        return "measure", f"{gained}, {gain.low:.2f}x to {gain.high:.2f}x: constants are lent"
+        return "measure", f"{gained}, {unsure(gain, before.basis_with(best.situation))}"
     return best.verdict, gained
 
 
@@ -281,6 +282,8 @@ def gain_ends_batch(before: Situation, after: Situation) -> int | None:
 def _costs(before: Situation, best: Candidate) -> Iterator[str]:
     s, name = best.situation.scenario, best.name
     yield f"{name} {_kept(s.weight_quality)}; test tool calls, long answers and safety on your own data"
+    if unread(s):
+        yield f"kernels of {s.engine.engine} on {s.accelerator.vendor} devices were not read: check that {name} runs"
     if name not in engine_flags(s.engine.engine).converts:
         yield f"needs a checkpoint in {name}, or calibration data like your own to make one"
     if storage_only(s):

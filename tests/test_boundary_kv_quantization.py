@@ -175,6 +175,16 @@ def test_latent_caches() -> None:
     assert kv.judge(v3).verdict == kv.judge(v32).verdict == "limited"
 
 
+def test_a_mix_of_layers_nobody_read_about() -> None:
+    """DeepSeek-V4 has windows beside sparse attention: not said to be refused, and not said to work."""
+    s = situation("deepseek-ai/DeepSeek-V4-Flash", "h200:8", batch=8)
+    assert kv.judge(s).verdict == "limited"
+    assert any("was not read" in cost for cost in kv.judge(s).costs)
+    many = kv.judge(s.changed(batch=100_000))
+    assert many.verdict == "measure"
+    assert many.settle
+
+
 def test_already_small_or_not_there() -> None:
     done = kv.judge(situation("70b", "h100:4", batch=64, kv="fp8"))
     assert (done.verdict, done.reason) == ("skip", "the cache is in fp8 already")

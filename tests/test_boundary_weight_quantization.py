@@ -265,7 +265,11 @@ def test_a_device_without_measurements_says_so_or_is_clear() -> None:
     assert found.gain.low < found.gain.value < found.gain.high
     unknown = Situation(scenario(on=device(peak_flop_per_s={}), batch=8))
     assert unknown.steps.basis == "floor"
-    assert weights.judge(unknown).verdict == "measure"
+    told = weights.judge(unknown)
+    assert told.verdict == "measure"
+    assert "at most" in told.reason
+    assert any("were not read" in cost for cost in told.costs)
+    assert not any("were not read" in cost for cost in found.costs)
 
 
 # --- what others see --------------------------------------------------------------------------------------------------
