@@ -40,7 +40,6 @@ NAMES = {"dram": "host memory", "nvme": "NVMe", "remote": "the remote store"}
 MEASURE_REUSE = "--reuse-share SHARE (external prefix hits over queries, without hits in the device's own pool)"
 COSTS = (
     "measure tail latency of restores beside decoding, and congestion of what the link also carries",
-    "host memory must lie on the device's NUMA node: measured restores fall to a fraction from the other socket",
     "what the tier holds after a node fails, and who may read prompts that lie there",
 )
 NVME_COSTS = ("write amplification wears drives faster than the bytes written", "prompts rest on persistent media")
@@ -94,7 +93,7 @@ def judge(situation: Situation) -> Judgement:
     gain = _gain(situation, use) if use.link is None or use.link < 1 else None
     verdict, reason = _verdict(situation, tier, use, gain)
     rule = Rule(2, "offload expands the cache at a price; PCIe or the network must not become the bottleneck", None)
-    costs = COSTS + (NVME_COSTS if tier.name == "nvme" else ())
+    costs = (*COSTS, _data()["numa"]["text"]) + (NVME_COSTS if tier.name == "nvme" else ())
     settle = ""
     if verdict == "measure":
         settle = MEASURE_REUSE if offload.reuse_share is None else MEASURE_STEPS
