@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from infopt.boundaries.image_tokens import with_image_tokens
 from infopt.boundaries.load import Load
 from infopt.boundaries.registry import bounded, judge, technique, techniques
 from infopt.boundaries.situation import Situation
@@ -46,8 +47,9 @@ def boundaries(
     Errors: InfoptError for a placement no engine runs, an unknown technique, one that cannot be combined.
     """
     built = build(model, hardware, request)
-    built.scenario.check()
-    start = Situation(built.scenario, load, own_constants(built.scenario, request), curve)
+    scenario = with_image_tokens(built.scenario, load.image_tokens) if load.image_tokens else built.scenario
+    scenario.check()
+    start = Situation(scenario, load, own_constants(scenario, request), curve)
     situation = with_techniques(start, applied)
     asked = only or [t for t in techniques() if t.id not in situation.used]
     found = sorted((bounded(t, situation) for t in asked), key=rank)
