@@ -81,10 +81,10 @@ def with_rate(situation: Situation, rate: float) -> Situation:
 
 def method_named(text: str) -> DraftMethod:
     """A method by its name; EAGLE and MTP have versions that draft alike."""
-    name = text.strip().lower().replace("_", "-")
+    name = text.strip().lower().replace("_", "").replace("-", "")
     known: tuple[DraftMethod, ...] = get_args(DraftMethod)
     for method in known:
-        if name == method or (name[:-1] == method and name[-1:].isdigit()) or name == method.replace("-", ""):
+        if method.replace("-", "") in (name, name.rstrip("0123456789")):
             return method
     raise unknown_name("draft method", text, list(known), f"choose one of {', '.join(known)}")
 
