@@ -151,7 +151,8 @@ def _figures(case: Case, drafted: int, tokens: float) -> Iterator[Figure]:
         ratio = None if given else case.speedup(drafted, tokens, shown)
         yield Figure(f"speedup_ratio_batch_{shown}", ratio, "ratio", f"speedup with {shown} sequences")
     if not given:
-        longest = best(case)
+        chosen = case.draft.drafted_tokens is None and positions(case.draft) is None
+        longest = drafted if chosen else best(case)
         yield Figure("best_drafted_tokens", longest, "tokens", "draft length of the highest speedup")
         yield Figure("best_speedup_ratio", case.speedup(longest, tokens_of(case.draft, longest)), "ratio", "with it")
     yield Figure("break_even_acceptance", case.acceptance_for(drafted, limit), "share", "one rate that gains 10 %")

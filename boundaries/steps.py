@@ -73,8 +73,7 @@ class Steps:
             return self._curve_s(batch, context_tokens, tokens)
         if self.shape is None or self.constants is None:
             return self.floor_s(batch, context_tokens, tokens)
-        terms = self._terms(batch, context_tokens)
-        plain = sum(value for name, value in terms.items() if name != STALL)
+        plain = sum(self._terms(batch, context_tokens, with_stall=False).values())
         return max(plain + self._roof_s(tokens) - self._roof_s(batch), self.floor_s(batch, context_tokens, tokens))
 
     def mixed_s(self, batch: float, context_tokens: float, prompt_tokens: float, work_s: float) -> float:
@@ -126,11 +125,12 @@ class Steps:
         """The step by name (weights, kv, kernels, ...), the stall included; empty on a floor or a curve."""
         return self._terms(batch, context_tokens) if self.shape is not None and not self.curve else {}
 
-    def _terms(self, batch: float, context_tokens: float) -> dict[str, float]:
+    def _terms(self, batch: float, context_tokens: float, with_stall: bool = True) -> dict[str, float]:
         assert self.shape is not None
         assert self.constants is not None
         s = self.scenario
-        terms = step_terms_s(self.shape, self.constants, batch, context_tokens, s.input_tokens, s.output_tokens)
+        lengths = (context_tokens, s.input_tokens, s.output_tokens)
+        terms = step_terms_s(self.shape, self.constants, batch, *lengths, with_stall=with_stall)
         factors = {name: self.traffic if name in BYTES else self.overhead for name in terms} | {STALL: self.stall}
         return {name: factors[name] * float(value) for name, value in terms.items()}
 

@@ -167,8 +167,9 @@ def step_terms_s(
     input_tokens: Any,
     output_tokens: Any,
     cached_tokens: Any = 0,
+    with_stall: bool = True,
 ) -> dict[str, Any]:
-    """Seconds of one output token by name; numbers or arrays.
+    """Seconds of one output token by name; numbers or arrays; the stall costs most to compute and may be left out.
 
     batch counts the sequences of all replicas that share the experts; context_tokens is the mean of a decode step;
     cached_tokens of every prompt are found in a prompt cache.
@@ -188,7 +189,7 @@ def step_terms_s(
         terms["compute"] = c.decode_ratio * products
     if c.request_s:
         terms["requests"] = c.request_s * per_replica
-    if c.prefill_ratio or c.prefill_token_s:
+    if with_stall and (c.prefill_ratio or c.prefill_token_s):
         terms["prefill stall"] = others * prompt_work_s(shape, c, input_tokens, cached_tokens)
     if shape.experts and c.expert_s:
         hit = distinct_experts(shape.experts, shape.experts_per_token, batch)
