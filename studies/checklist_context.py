@@ -34,6 +34,7 @@ TECHNIQUE_OF: dict[Feature, str] = {
     "offload": "kv-offload",
     "parallelism": "parallelism",
 }
+NOT_JUDGED = "not judged by this version of infopt"
 FULL_PRECISION_BITS = 16.0
 # Tokens per step this near to one are one.
 SAME_SHARE = 0.02

@@ -10,7 +10,7 @@ from infopt.frozen import dataclass
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.cold_start import Span
 from infopt.ledgers.estimate import Estimate
-from infopt.studies.checklist_context import Answer, Context, Status, needs
+from infopt.studies.checklist_context import NOT_JUDGED, Answer, Context, Status, needs
 from infopt.units import format_seconds, format_share
 
 Limits = Mapping[str, float]
@@ -58,32 +58,47 @@ def time_of(context: Context, field: str, name: str) -> Time:
     if expected is None:
         return _floor(context, field, name)
     value, low, high = expected
-    words = f"{name} {format_seconds(value)} expected ({format_seconds(low)} to {format_seconds(high)})"
+    lent = " with constants of other devices" if context.situation.steps.basis == "assumed" else ""
+    words = f"{name} {format_seconds(value)} expected{lent} ({format_seconds(low)} to {format_seconds(high)})"
     return Time(name, value, low, high, None, words)
 
 
 def expected_s(context: Context, field: str) -> tuple[float, float, float] | None:
-    """A time and its interval, with the speculation and the cached tokens of the deployment; None where unknown."""
+    """A time and its interval, with the speculation and the cached tokens of the deployment; None where unknown.
+
+    As of the boundary's verdicts, constants of another class do for the time per token, in their wide interval.
+    """
     here, e = context.situation, context.plan.estimate
-    unsure = context.uses("speculation") and "speculative" not in here.used
-    if not isinstance(e, Estimate) or (unsure and field == "tpot_s"):
-        return None
     if field == "tpot_s":
+        if not here.fits or here.steps.basis == "floor" or _unsure(context):
+            return None
         ends = [here.tpot_s(), *(here.tpot_s(steps) for steps in variants(here.steps))]
-        return ends[0], min(ends), max(ends)
+        # Stalls of lent constants are no bound: only what bytes take is.
+        floor = [context.plan.bandwidth.tpot_floor_s] if here.steps.basis == "assumed" and not here.cycle else []
+        return ends[0], min(ends + floor), max(ends)
+    if not isinstance(e, Estimate):
+        return None
     isl, plain_s = context.scenario.input_tokens, here.steps.tpot_s(here.batch, context.scenario.decode_context_tokens)
     found_s = here.steps.ttft_s(plain_s, here.batch, isl, min(here.cached_tokens, isl - 1.0))
     shorter = found_s / here.steps.ttft_s(plain_s, here.batch, isl)
     return e.ttft_s * shorter, e.ttft_low_s * shorter, e.ttft_high_s * shorter
 
 
+def _unsure(context: Context) -> bool:
+    """Whether it speculates, but what that gains is not known or cannot be."""
+    return context.uses("speculation") and "speculative" not in context.situation.used
+
+
 def _floor(context: Context, field: str, name: str) -> Time:
     """The least it can be; techniques in use leave none that is known."""
     e, here = context.plan.estimate, context.situation
     least = context.plan.bandwidth.tpot_floor_s if field == "tpot_s" else context.plan.compute.ttft_floor_s or 0.0
-    if context.uses("speculation") or here.cached_tokens:
+    if context.uses("speculation") if field == "tpot_s" else here.cached_tokens:
         least = 0.0
-    why = "what speculation accepts is not known (--alpha)" if isinstance(e, Estimate) else e.reason
+    why = "" if isinstance(e, Estimate) else e.reason
+    if not why:
+        judged = context.judgement("speculative")
+        why = NOT_JUDGED if judged is None else judged.reason
     told = f"at least {format_seconds(least)}; {why}" if least else f"not known: {why}"
     return Time(name, None, least, None, None, f"{name} {told}")
 

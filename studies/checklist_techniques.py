@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from infopt.boundaries.technique import Judgement, Verdict
-from infopt.studies.checklist_context import FEATURE_WORDS, Answer, Context, Status, needs
+from infopt.studies.checklist_context import FEATURE_WORDS, NOT_JUDGED, Answer, Context, Status, needs
 from infopt.studies.checklist_latency import batch_within_targets
 from infopt.units import format_seconds, format_share, format_whole
 
@@ -11,7 +11,6 @@ Limits = Mapping[str, float]
 LOSES: tuple[Verdict, ...] = ("skip", "impossible")
 # Of a placement `use` means to change it.
 LOSING: dict[str, tuple[Verdict, ...]] = {"parallelism": ("use", "impossible")}
-NOT_JUDGED = "not judged by this version of infopt"
 
 
 def by_verdict(judged: Judgement | None, losing: Sequence[Verdict] = LOSES, least: float = 0.0) -> Answer:

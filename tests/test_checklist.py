@@ -212,6 +212,19 @@ def test_a_device_without_measurements_fails_only_below_the_floor() -> None:
     for target, status in ((floor_s * 0.9, "fail"), (floor_s * 1.1, "needs-measurement")):
         d = deployment("l40s", load=Load(targets=Targets(tpot_s=target)))
         assert found(d, "batch-too-large").status == status
+    lent = found(deployment("l40s", load=Load(targets=Targets(tpot_s=1.0))), "batch-too-large")
+    assert lent.status == "pass"
+    assert "constants of other devices" in lent.answer.reason
+
+
+def test_past_what_fits_no_time_is_told() -> None:
+    entry = found(with_targets(batch=4000, tpot_s=1.0), "batch-too-large")
+    assert (entry.status, entry.answer.value) == ("needs-measurement", None)
+    most = Context(deployment("h100:4", "70b")).plan.memory.max_sequences
+    drafts = speculating(0.9, batch=most, targets=Targets(tpot_s=1.0))
+    entry = found(drafts, "batch-too-large")
+    assert (entry.status, entry.answer.value) == ("needs-measurement", None)
+    assert "fit with the draft" in entry.answer.reason
 
 
 def test_a_start_passes_only_where_its_whole_range_does() -> None:
