@@ -202,12 +202,12 @@ class ModelProfile:
 
     @property
     def layers(self) -> int:
-        return sum(run.layers for run in self.runs)
+        return counted(self.runs).layers
 
     @property
     def experts(self) -> int:
         """Routed experts of a mixture layer, 0 for a dense model."""
-        return max((run.feed_forward.experts for run in self.runs), default=0)
+        return counted(self.runs).experts
 
     @property
     def tied(self) -> bool:
@@ -216,15 +216,7 @@ class ModelProfile:
     @property
     def groups(self) -> tuple[LayerRun, ...]:
         """Equal layers merged whatever their place: what a person wants to read."""
-        # By identity first: runs share these objects, and hashing them by value is dear.
-        shared: dict[tuple[int, int, int], list[LayerRun]] = {}
-        for run in self.runs:
-            shared.setdefault((id(run.mixer), id(run.feed_forward), run.norm_params), []).append(run)
-        merged: dict[tuple[Mixer, FeedForward, int], int] = {}
-        for first, *rest in shared.values():
-            key = (first.mixer, first.feed_forward, first.norm_params)
-            merged[key] = merged.get(key, 0) + first.layers + sum(run.layers for run in rest)
-        return tuple(LayerRun(n, mixer, ff, norms) for (mixer, ff, norms), n in merged.items())
+        return counted(self.runs).groups
 
     @property
     def params_by_part(self) -> dict[str, int]:
@@ -251,18 +243,13 @@ class ModelProfile:
     def params_total(self) -> int:
         """The headline count: the text decoder, without MTP layers and other modalities."""
         return (
-            self.embed_params
-            + self.gathered_params
-            + self.head_params
-            + self.small_params
-            + sum(run.layers * run.params_per_layer for run in self.runs)
+            self.embed_params + self.gathered_params + self.head_params + self.small_params + counted(self.runs).params
         )
 
     @property
     def params_active_with_embeddings(self) -> int:
         """Convention 1: every matrix a token touches, both embeddings counted whole."""
-        idle = sum(run.layers * (run.feed_forward.params - run.feed_forward.params_active) for run in self.runs)
-        return self.params_total - idle
+        return self.params_total - counted(self.runs).params_idle
 
     @property
     def params_active(self) -> int:
@@ -273,3 +260,54 @@ class ModelProfile:
     def params_active_without_embeddings(self) -> int:
         """Convention 3: without input embedding and output head."""
         return self.params_active_with_embeddings - self.gathered_params - self.embed_params - self.head_params
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What follows from the layers alone.
+
+    params_idle  parameters of experts that a token does not pass
+    """
+
+    layers: int
+    experts: int
+    groups: tuple[LayerRun, ...]
+    params: int
+    params_idle: int
+
+
+MOST_COUNTED = 256
+_counted: dict[int, tuple[tuple[LayerRun, ...], Counted]] = {}
+
+
+def counted(runs: tuple[LayerRun, ...]) -> Counted:
+    """Sums over layers, made once for the same tuple: a search asks thousands of times for those of one model.
+
+    Kept by identity, with the tuple itself so that no other can take its place: hashing layers by value is dear.
+    """
+    known = _counted.get(id(runs))
+    if known is not None and known[0] is runs:
+        return known[1]
+    if len(_counted) >= MOST_COUNTED:
+        _counted.clear()
+    made = Counted(
+        layers=sum(run.layers for run in runs),
+        experts=max((run.feed_forward.experts for run in runs), default=0),
+        groups=_merged(runs),
+        params=sum(run.layers * run.params_per_layer for run in runs),
+        params_idle=sum(run.layers * (run.feed_forward.params - run.feed_forward.params_active) for run in runs),
+    )
+    _counted[id(runs)] = (runs, made)
+    return made
+
+
+def _merged(runs: tuple[LayerRun, ...]) -> tuple[LayerRun, ...]:
+    # By identity first: runs share these objects, and hashing them by value is dear.
+    shared: dict[tuple[int, int, int], list[LayerRun]] = {}
+    for run in runs:
+        shared.setdefault((id(run.mixer), id(run.feed_forward), run.norm_params), []).append(run)
+    merged: dict[tuple[Mixer, FeedForward, int], int] = {}
+    for first, *rest in shared.values():
+        key = (first.mixer, first.feed_forward, first.norm_params)
+        merged[key] = merged.get(key, 0) + first.layers + sum(run.layers for run in rest)
+    return tuple(LayerRun(n, mixer, ff, norms) for (mixer, ff, norms), n in merged.items())
