@@ -111,6 +111,7 @@ def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions) -
         curve=load.curve(),
         applied=lists.techniques_in_use(),
         observed=read_observed(lists.observed) if lists.observed is not None else None,
+        offloads=any(word.partition("=")[0] == "--offload" for word in shlex.split(command())),
     )
     return study(deployment, asked, answers, typed())
 

@@ -65,7 +65,8 @@ def needs(reason: str, value: float | None = None, unit: str = "", settle: str =
 class Deployment:
     """What is checked.
 
-    applied  techniques in use, as `--with` names them
+    applied   techniques in use, as `--with` names them
+    offloads  a tier for cached tokens was named, be it the default one
     """
 
     model: ModelProfile
@@ -75,6 +76,7 @@ class Deployment:
     curve: Curve = ()
     applied: tuple[str, ...] = ()
     observed: Observed | None = None
+    offloads: bool = False
 
 
 class Context:
@@ -256,7 +258,8 @@ def _technique(id: str) -> Technique | None:
 def _offloads(context: Context) -> bool:
     offload = context.load.offload
     told = (offload.bytes_per_s, offload.capacity_bytes, offload.reuse_share, offload.endurance_bytes)
-    return "kv-offload" in context.applied_ids or offload.tier != "dram" or any(value is not None for value in told)
+    named_one = context.deployment.offloads or "kv-offload" in context.applied_ids
+    return named_one or offload.tier != "dram" or any(value is not None for value in told)
 
 
 def _speculates(context: Context) -> bool:

@@ -399,6 +399,7 @@ def test_a_link_full_of_restores_fails() -> None:
     assert offloading(9.0).status == "fail"
     assert offloading(1.0).status != "fail" or "way" not in offloading(1.0).answer.reason
     assert not found(deployment(), "offload-bottleneck").applies
+    assert found(replace(deployment(), offloads=True), "offload-bottleneck").applies
     named = replace(deployment(), applied=("kv-offload",), load=Load(offload=Offload(reuse_share=0.9)))
     assert found(named, "offload-bottleneck").applies
 
