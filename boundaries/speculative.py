@@ -119,7 +119,7 @@ def _without_acceptance(case: Case, longest: int, memory: tuple[Figure, ...]) ->
     figures = (
         Figure("most_speedup_ratio", most, "ratio", f"if all of {longest} drafted tokens were accepted"),
         *(
-            Figure(f"break_even_acceptance_{g}", rate, "share", f"one rate that gains {limit - 1:.0%} with {g} drafted")
+            Figure(f"break_even_acceptance_{g}", rate, "share", f"accepted a token gains {limit - 1:.0%}, {g} drafted")
             for g, rate in asked.items()
         ),
         *memory,
@@ -132,7 +132,7 @@ def _without_acceptance(case: Case, longest: int, memory: tuple[Figure, ...]) ->
     reason = f"acceptance is not known; drafts always right would gain up to {most:.2f}x"
     if known:
         rate, g = min(known)
-        reason = f"acceptance is not known: with {g} drafted by {_name(case)}, {rate:.0%} of each pays"
+        reason = f"acceptance is not known: {g} drafted by {_name(case)} pay from {rate:.0%} accepted a token"
     return Judgement("measure", None, reason, figures, _costs(case), rule, SETTLE)
 
 
@@ -145,18 +145,31 @@ def _figures(case: Case, drafted: int, tokens: float) -> Iterator[Figure]:
     yield Figure("tokens_per_cycle", tokens, "tokens", "emitted a step, those without a draft included")
     yield Figure("cycle_ratio", case.cycle_s(drafted, steps, batch) / step_s, "ratio", "cycle in plain steps")
     yield Figure("verify_ratio", verify, "ratio", "verification in plain steps")
-    yield Figure("draft_s", case.draft_s(steps, batch), "s", "one drafted token")
+    yield Figure("draft_s", case.draft_s(steps, batch), "s", "drafting one token")
     yield Figure("overhead_s", case.drafting.cycle_s[BEST], "s", "sampling and scheduling of a cycle")
     for shown in SHOWN_BATCHES:
         ratio = None if given else case.speedup(drafted, tokens, shown)
-        yield Figure(f"speedup_ratio_batch_{shown}", ratio, "ratio", f"speedup with {shown} sequences")
+        text = f"speedup with {shown} sequence{'s' if shown > 1 else ''} at once"
+        yield Figure(f"speedup_ratio_batch_{shown}", ratio, "ratio", text)
     if not given:
         chosen = case.draft.drafted_tokens is None and positions(case.draft) is None
         longest = drafted if chosen else best(case)
         yield Figure("best_drafted_tokens", longest, "tokens", "draft length of the highest speedup")
-        yield Figure("best_speedup_ratio", case.speedup(longest, tokens_of(case.draft, longest)), "ratio", "with it")
-    yield Figure("break_even_acceptance", case.acceptance_for(drafted, limit), "share", "one rate that gains 10 %")
-    yield Figure("loss_acceptance", case.acceptance_for(drafted, 1.0), "share", "one rate below which it loses")
+        yield Figure(
+            "best_speedup_ratio",
+            case.speedup(longest, tokens_of(case.draft, longest)),
+            "ratio",
+            "speedup with that length",
+        )
+    yield Figure(
+        "break_even_acceptance",
+        case.acceptance_for(drafted, limit),
+        "share",
+        f"accepted a token gains 10 %, {drafted} drafted",
+    )
+    yield Figure(
+        "loss_acceptance", case.acceptance_for(drafted, 1.0), "share", "accepted a token gains nothing; less loses"
+    )
     printed = _printed(case, drafted)
     yield Figure("printed_speedup_ratio", printed, "ratio", "document 1's formula, without acceptance")
 
@@ -169,7 +182,7 @@ def _memory_figures(before: Situation, after: Situation) -> Iterator[Figure]:
     lost = before.memory.max_sequences - after.memory.max_sequences
     yield Figure("draft_weights_bytes", weights, "bytes", "weights of the draft on one device")
     yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", "fit beside the draft")
-    yield Figure("sequences_lost", lost, "sequences", "to the draft's weights and cache")
+    yield Figure("sequences_lost", lost, "sequences", "lost to the draft's weights and cache")
 
 
 def _printed(case: Case, drafted: int) -> float:
