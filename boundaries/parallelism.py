@@ -2,7 +2,7 @@
 
     gain = output tokens/s (best other placement) / output tokens/s (present one)        at this batch
 With a TPOT target: of the placements that meet it the one with the most tokens/s; if the present one misses it, the
-gain is that of TPOT. `use` means: change to the placement named; `skip`: the present one is the best. Figures follow
+gain is that of TPOT. Sequences that do not fit at once wait, and their wait counts as theirs. `use` means: change to the placement named; `skip`: the present one is the best. Figures follow
 document 2's seven steps (boundaries/parallelism_steps.py). Times of placements: boundaries/placements.py.
 """
 
@@ -91,10 +91,10 @@ def preferred(options: list[Placed], target_s: float | None) -> Placed:
     """The most tokens/s among those that meet the target; where none does, the shortest TPOT."""
     if target_s is None:
         return max(options, key=lambda option: option.rate_per_s(option.steps))
-    meeting = [option for option in options if option.tpot_s(option.steps) <= target_s]
+    meeting = [option for option in options if option.waited_s(option.steps) <= target_s]
     if meeting:
         return max(meeting, key=lambda option: option.rate_per_s(option.steps))
-    return min(options, key=lambda option: option.tpot_s(option.steps))
+    return min(options, key=lambda option: option.waited_s(option.steps))
 
 
 def basis_of(here: Placed, best: Placed) -> Basis:
@@ -111,13 +111,13 @@ def gain_of(
     the vendor's library, and another placement may be the best.
     """
     target_s = situation.load.targets.tpot_s
-    misses = target_s is not None and here.tpot_s(here.steps) > target_s
+    misses = target_s is not None and here.waited_s(here.steps) > target_s
     metric: Metric = "tpot" if misses else "throughput"
 
     def ratio(ours: Placed, theirs: Placed, a: Steps, b: Steps) -> float:
-        return ours.tpot_s(a) / theirs.tpot_s(b) if misses else theirs.rate_per_s(b) / ours.rate_per_s(a)
+        return ours.waited_s(a) / theirs.waited_s(b) if misses else theirs.rate_per_s(b) / ours.rate_per_s(a)
 
-    meets = misses or target_s is None or best.tpot_s(best.steps) <= target_s
+    meets = misses or target_s is None or best.waited_s(best.steps) <= target_s
     value = ratio(here, best, here.steps, best.steps)
     if not interval:
         return Gain(value, value, value, metric), meets
@@ -137,7 +137,7 @@ def _reason(choice: Choice, best: Placed) -> str:
         return f"{best.name} holds {best.max_sequences:,} sequences of this context, {here.name} none"
     what = "tokens/s" if gain.metric == "throughput" else "shorter TPOT"
     if not choice.meets:
-        return f"{here.name} alone meets the TPOT target: {best.name} takes {1e3 * best.tpot_s(best.steps):.1f} ms"
+        return f"{here.name} alone meets the TPOT target: {best.name} takes {1e3 * best.waited_s(best.steps):.1f} ms"
     if choice.verdict == "skip":
         return (
             f"{here.name} is right for batch {here.batch}: {best.name}, the best other, gives {gain.value:.2f}x {what}"

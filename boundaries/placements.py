@@ -3,6 +3,7 @@
     pass   = step(micro, context) f + links + busiest rank         micro = B / stages, f = longest stage over the mean
     TPOT   = pass + (B - 1)/OSL (prompt + links of a prompt)
     TTFT   = first token + (stages - 1)/chunks of a prompt + links of a prompt
+    waited = TPOT batch / B
     rate   = B OSL / (TTFT + OSL TPOT)      B sequences of all groups that memory and the engine hold at once
 Groups that share nothing (replicas of a dense model, servers of their own) split the batch evenly; fewer sequences than
 groups leave some idle. A pipeline works on as many micro-batches as it has stages. Step and first token are those of
@@ -172,6 +173,10 @@ class Placed:
         tokens, per_sequence, drafting_s = self.situation.cycle or (1.0, 1.0, 0.0)
         decode_s = (self.pass_s(steps, per_sequence) + drafting_s) / tokens
         return decode_s + self.stall_s(steps)
+
+    def waited_s(self, steps: Steps) -> float:
+        """Time per output token with the wait of those that do not fit at once: TPOT B / (sequences that run)."""
+        return self.tpot_s(steps) * max(1.0, self.batch / (self.resident * self.groups))
 
     def linked_s(self, links: PlacementLinks) -> float:
         """The part of TPOT that waits for links, with these in place of its own."""
