@@ -51,6 +51,13 @@ def part(option: str, help: str) -> Any:
     return typer.Option(option, parser=share(option), metavar="SHARE", help=help)
 
 
+def speed(option: str, help: str) -> Any:
+    """A Typer option that takes bytes a second."""
+    return typer.Option(
+        option, parser=lambda text: parse_bytes_per_s(str(text), option), metavar="BYTES/s", help=f"{help} 50GB/s."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """What arrives and what was promised."""
@@ -137,15 +144,7 @@ class LoadOptions:
     offload: Annotated[
         Literal["dram", "nvme", "remote"], typer.Option("--offload", help="Where cached tokens would go.")
     ] = "dram"
-    offload_bandwidth: Annotated[
-        float | None,
-        typer.Option(
-            "--offload-bandwidth",
-            parser=lambda text: parse_bytes_per_s(str(text), "--offload-bandwidth"),
-            metavar="BYTES/s",
-            help="What one device reads from there.",
-        ),
-    ] = None
+    offload_bandwidth: Annotated[float | None, speed("--offload-bandwidth", "What one device reads from there.")] = None
     offload_capacity: Annotated[
         float | None,
         typer.Option(
@@ -166,6 +165,13 @@ class LoadOptions:
             metavar="BYTES",
             help="What an NVMe drive may be written in its life.",
         ),
+    ] = None
+    link_bandwidth: Annotated[
+        float | None, speed("--link-bandwidth", "Of one device's link to others of its machine, one direction.")
+    ] = None
+    network: Annotated[float | None, speed("--network", "Of one device to other machines, one direction.")] = None
+    storage_bandwidth: Annotated[
+        float | None, speed("--storage-bandwidth", "At which weights are read at a start.")
     ] = None
     adapters: Annotated[int | None, number("--adapters", "LoRA adapters held at once.")] = None
     rank: Annotated[int | None, number("--rank", "Their rank.")] = None
@@ -191,7 +197,7 @@ class LoadOptions:
 
     def load(self, scenario: "ScenarioOptions") -> "Load":
         """The load these options describe, for the scenario of the others."""
-        from infopt.boundaries.load import Adapters, Draft, Load, Offload, Prefix, Targets, Traffic
+        from infopt.boundaries.load import Adapters, Draft, Links, Load, Offload, Prefix, Targets, Traffic
 
         method = self.method or (DRAFT_DEFAULT if self.draft is not None else None)
         if self.draft is not None and method not in ("draft-model", "eagle"):
@@ -221,6 +227,8 @@ class LoadOptions:
             ),
             adapters=Adapters(self.adapters, self.rank, self.adapters_total),
             targets=Targets(self.tpot, self.ttft, self.start),
+            links=Links(self.link_bandwidth, self.network),
+            storage_bytes_per_s=self.storage_bandwidth,
             semantic_hit_share=self.semantic_hits,
             image_tokens=self.image_tokens or 0,
             weight_format=self.to_weights,
