@@ -3,7 +3,8 @@
     python tools/curate_speed.py TRUTH.csv
 
 Served deployments are many and alike, so that a share of them stands for all; TTFT rows stay with their TPOT rows, and
-accepted lengths with their speedups. The columns and the sources stay as they are. Written beside and renamed.
+accepted lengths with their speedups. Rows that were added here (`OWN`) stay. The columns and the sources stay as they
+are. Written beside and renamed.
 """
 
 import csv
@@ -15,6 +16,8 @@ from infopt.studies.speed_truth import BUNDLED_SPEED, COLUMNS, read_speed_rows
 from infopt.studies.validate import validate
 
 STEP = 4
+# Sources that the truth file has not: EAGLE runs from threads of vllm-project/vllm.
+OWN = ("spec-vl-",)
 
 
 def main() -> None:
@@ -25,10 +28,12 @@ def main() -> None:
     kept = set(scored) - set(served) | set(served[::STEP])
     runs = {row.run for row in rows if row.id in kept and scored[row.id].startswith(("served", "e2e"))}
     kept |= {row.id for row in rows if row.metric == "ttft_ms" and row.run in runs}
-    drafted = {run_key(row) for row in rows if row.id in kept and scored.get(row.id) == GROUP}
+    drafted = {run_key(row) for row in rows if row.id in kept and scored.get(row.id, "").startswith(GROUP)}
     kept |= {row.id for row in rows if row.metric == "spec_accept_len" and run_key(row) in drafted}
     with source.open(encoding="utf-8", newline="") as handle:
         lines = [row for row in csv.DictReader(handle) if row["id"] in kept]
+    with BUNDLED_SPEED.open(encoding="utf-8", newline="") as handle:
+        lines += [row for row in csv.DictReader(handle) if row["id"].startswith(OWN)]
     beside = BUNDLED_SPEED.with_suffix(".tmp")
     with beside.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
