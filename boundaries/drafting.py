@@ -212,7 +212,8 @@ def _cache_layers(s: Scenario, draft: Scenario | None) -> int:
     """Keys and values of the draft, in full layers of the target."""
     if draft is None:
         return 0
-    widest = max((_cached(run, s) for run in s.model.runs if not run.mixer.window_tokens), default=0.0)
+    whole = [run for run in s.model.runs if not run.mixer.window_tokens and _cached(run, s)] or s.model.runs
+    widest = max(_cached(run, s) for run in whole)
     if not widest:
         return 0
     return math.ceil(sum(run.layers * _cached(run, draft) for run in draft.model.runs) / widest - 1e-9)

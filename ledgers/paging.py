@@ -219,8 +219,9 @@ def _kinds(stage: Sequence[LayerRun], s: Scenario) -> list[LayerKind]:
             key = (per_token, _window(run.mixer, s))
             attention[key] = attention.get(key, 0) + run.layers
     if s.extra_cache_layers and attention:
-        widest = max(key for key in attention if key[1] is None)
-        attention[widest] += s.extra_cache_layers
+        whole = [per_token for per_token, window in attention if window is None]
+        widest = (max(whole or [per_token for per_token, _ in attention]), None)
+        attention[widest] = attention.get(widest, 0) + s.extra_cache_layers
     block = _block_tokens(attention, states, s)
     cells = s.engine.windows == "cells"
     kinds = [

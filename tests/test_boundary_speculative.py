@@ -369,6 +369,15 @@ def test_memory_of_a_draft_model_by_hand() -> None:
     assert found["sequences_lost"] == memory.max_sequences - found["max_sequences_after"]
 
 
+def test_a_head_caches_whole_sequences_beside_windows() -> None:
+    """A model whose layers all have windows: the head's layer has none."""
+    windowed = make.model([make.LayerRun(32, make.attention(window=1024), make.DENSE, norm_params=8192)])
+    scenario = make.scenario(windowed, input_tokens=7000, output_tokens=1000, engine="vllm")
+    plain, after = Situation(scenario), Situation(with_draft(asked(scenario), "eagle", 3))
+    layer_bytes = after.memory.kv_bytes_per_gpu - plain.memory.kv_bytes_per_gpu
+    assert layer_bytes == pytest.approx(8000 * 2 * 8 * 128 * 2, rel=0.01)
+
+
 def test_a_small_draft_has_a_small_cache() -> None:
     """16 layers of 8 heads of 64 are 8 layers of 8 heads of 128."""
     situation = asked(placed("70b", "h100:4"), scenario=placed("llama-3.2-1b", "h100:4"), acceptance=0.7)
