@@ -26,6 +26,7 @@ ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
 MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
+    "gate": "infopt.cli_gate",
     "search": "infopt.cli_search",
     "sweep": "infopt.cli_sweep",
 }

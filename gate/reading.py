@@ -1,0 +1,154 @@
+"""From files to deployments: what is read, by which reader, and what could not be read."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.gate.arguments import of_variables, parse
+from infopt.gate.deployment import Deployment, Setting, Unknown
+from infopt.gate.engines import call, version_of_image
+from infopt.gate.found import Found
+from infopt.gate.nodes import Node, Text, documents, get, mapping, text
+from infopt.gate.readers import kubernetes
+
+MOST_BYTES = 10_000_000
+ENDINGS = frozenset({".yaml", ".yml", ".json"})
+READERS = (kubernetes,)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a file held: deployments, or why it could not be read."""
+
+    file: str
+    text: str
+    deployments: tuple[Deployment, ...]
+    error: str = ""
+
+
+def files_of(paths: Sequence[str]) -> Iterator[str]:
+    """The files to read: those named, and in folders every file with a known ending, by name; no link is followed."""
+    for path in paths:
+        if path == "-" or not os.path.isdir(path):
+            yield path
+            continue
+        for folder, folders, names in os.walk(path, followlinks=False):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
+            for name in sorted(names):
+                if Path(name).suffix.lower() in ENDINGS:
+                    yield os.path.join(folder, name)
+
+
+def text_of(path: str, standard_input: str | None = None) -> str:
+    """The text of a file; InfoptError for what is too large, binary or unreadable."""
+    if path == "-":
+        return standard_input or ""
+    try:
+        status = os.stat(path)
+        if not os.path.isfile(path):
+            raise InfoptError(f"{path}: is no file")
+        if status.st_size > MOST_BYTES:
+            raise InfoptError(f"{path}: {status.st_size:,} bytes is more than the {MOST_BYTES:,} that are read")
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InfoptError(f"{path}: cannot be read: {(error.strerror or 'unreadable').lower()}") from error
+    if b"\0" in content[:8192]:
+        raise InfoptError(f"{path}: is binary, not text")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InfoptError(f"{path}: is not UTF-8 text") from error
+
+
+def read_file(path: str, standard_input: str | None = None, overrides: "Overrides | None" = None) -> Read:
+    """The deployments of a file; an unreadable one is an error of its own and stops nothing else."""
+    try:
+        content = text_of(path, standard_input)
+    except InfoptError as error:
+        return Read(path, "", (), str(error))
+    try:
+        nodes = list(documents(content, path))
+        outside = config_maps(nodes)
+        found = [one for node in nodes for one in found_in(node, outside)]
+    except InfoptError as error:
+        return Read(path, content, (), str(error))
+    made = (deployment(path, one, overrides or Overrides()) for one in found)
+    return Read(path, content, tuple(one for one in made if one is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Facts given beside the files."""
+
+    model: str | None = None
+    engine_version: str | None = None
+
+
+def found_in(node: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
+    """What the first reader that recognises a document finds in it."""
+    for reader in READERS:
+        if reader.recognises(node):
+            yield from reader.read(node, outside)
+            return
+
+
+def config_maps(nodes: Sequence[Node]) -> dict[str, Text]:
+    """Values of ConfigMaps by `name/key`."""
+    found: dict[str, Text] = {}
+    for node in nodes:
+        if get(node, "kind") == "ConfigMap":
+            name = text(get(node, "metadata.name"))
+            for key, value in mapping(get(node, "data")).items():
+                if isinstance(value, Text):
+                    found[f"{name}/{key}"] = value
+    return found
+
+
+def deployment(path: str, found: Found, overrides: Overrides) -> Deployment | None:
+    """A container as its engine understands it; None where no engine serves in it."""
+    started = call(found)
+    if started is None:
+        return None
+    version, said = _version(found, overrides)
+    arguments = [*of_variables(started.engine, found.environment), *found.added, *started.arguments]
+    parsed = parse(started.engine, version, arguments)
+    unknown = [Unknown(fact, where) for fact, where in found.missing if _matters(fact, parsed.settings)]
+    if version is None:
+        unknown.append(Unknown("engine version", "an image tag with a version, or --engine-version"))
+    return Deployment(
+        file=path,
+        found=found,
+        engine=started.engine,
+        version=version,
+        version_said=said,
+        model=_model(found, parsed.settings, overrides),
+        settings=parsed.settings,
+        problems=parsed.problems,
+        unknown=tuple(unknown),
+    )
+
+
+def _version(found: Found, overrides: Overrides) -> tuple[str | None, str]:
+    if overrides.engine_version is not None:
+        return overrides.engine_version, "--engine-version"
+    if found.version is not None:
+        return str(found.version), "the file"
+    of_image = version_of_image(found.image) if found.image is not None else None
+    return of_image, "image tag" if of_image is not None else ""
+
+
+def _model(found: Found, settings: Mapping[str, Setting], overrides: Overrides) -> str | None:
+    """What is served: the override, the command line, the form's own key."""
+    if overrides.model is not None:
+        return overrides.model
+    setting = settings.get("model")
+    if setting is not None:
+        return str(setting.value)
+    return str(found.model) if found.model is not None else None
+
+
+def _matters(fact: str, settings: Mapping[str, Setting]) -> bool:
+    """Secrets and pod fields are elsewhere in every deployment: they are no unknown."""
+    return False
