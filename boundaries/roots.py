@@ -68,12 +68,12 @@ def remembered(verdict: Callable[[float], Verdict]) -> Callable[[float], Verdict
     return ask
 
 
-def grid(quantity: Quantity, low: float, high: float, current: float | None) -> list[float]:
+def grid(quantity: Quantity, low: float, high: float, current: float | None, count: int = GRID) -> list[float]:
     """Values from low to high, evenly or in equal ratios, with the current one among them."""
     if quantity.share or low <= 0:
-        places = [low + (high - low) * i / GRID for i in range(GRID + 1)]
+        places = [low + (high - low) * i / count for i in range(count + 1)]
     else:
-        places = [low * (high / low) ** (i / GRID) for i in range(GRID)] + [high]
+        places = [low * (high / low) ** (i / count) for i in range(count)] + [high]
     if current is not None and low <= current <= high:
         places.append(current)
     return sorted({float(round(p)) if quantity.whole else p for p in places})

@@ -14,6 +14,8 @@ from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
+from infopt.profiles.engine_flags import engine_flags
+from infopt.profiles.engines import engine_name
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import own_constants
 from infopt.studies.scenarios import Request, build
@@ -94,6 +96,8 @@ def draft_scenario(model: ModelProfile, hardware: HardwareChoice, request: Reque
     gpus = request.gpus or hardware.gpus or (request.tp or 1) * request.pp * request.dp
     tp = request.tp or max(1, gpus // (request.pp * request.dp))
     placed = tp if tp in allowed_tensor_parallel(model) else 1
-    beside = replace(request, gpus=placed * request.dp, tp=placed, pp=1, ep=None, weights=None, points=())
+    # Servers load a draft as it is stored; an engine that serves one file serves both in one format.
+    weights = request.weights if engine_flags(engine_name(request.engine)).model_is_file else None
+    beside = replace(request, gpus=placed * request.dp, tp=placed, pp=1, ep=None, weights=weights, points=())
     alone = replace(hardware, gpus=None, usd_per_hour=None)
     return build(model, alone, beside).scenario

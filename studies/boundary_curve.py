@@ -12,6 +12,8 @@ from infopt.studies.boundary import Boundaries
 from infopt.units import parse_bytes_per_s, parse_count, parse_rate_per_s, parse_seconds, parse_share, parse_tokens
 
 WHOLE_AT_MOST = 1024
+# Values of a curve that is drawn.
+DRAWN = 60
 READERS: dict[str, Callable[[str, str], float]] = {
     "share": parse_share,
     "tokens": parse_tokens,
@@ -80,7 +82,7 @@ def curves(found: Boundaries) -> tuple[Curve, ...]:
     of = found.techniques[0].technique
     situation = found.situation
     return tuple(
-        curve(found, q, grid(q, q.low, max(q.low, q.high(situation)), q.get(situation))) for q in of.quantities
+        curve(found, q, grid(q, q.low, max(q.low, q.high(situation)), q.get(situation), DRAWN)) for q in of.quantities
     )
 
 
