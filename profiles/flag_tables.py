@@ -78,30 +78,33 @@ def _lookup(engine: str, version: str | None, word: str) -> Answer:
     if below is None and above is None:
         return _agreed(table, list(range(len(table.releases))), word)
     if below is None or above is None:
-        at = above if below is None else below
-        return Answer("undetermined", word, around=(_named(table, at or 0, word),))
+        at = (above if below is None else below) or 0
+        return Answer("undetermined", word, around=((table.releases[at].version, answer_at(table, at, word)),))
     return _agreed(table, [below, above], word)
 
 
-def _named(table: FlagTable, at: int, word: str) -> tuple[str, Answer]:
-    return table.releases[at].version, answer_at(table, at, word)
-
-
 def _agreed(table: FlagTable, places: list[int], word: str) -> Answer:
-    """One answer where all versions give it; else undetermined, with the first and the last."""
+    """One answer where all versions give it; else undetermined, with each answer that differs from the one before."""
     answers = [answer_at(table, at, word) for at in places]
-    first = answers[0]
-    same = {(answer.status, answer.name, answer.negated, answer.key, answer.value) for answer in answers}
-    if len(same) > 1:
-        ends = [places[0], places[-1]] if len(places) > 1 else places
-        return Answer("undetermined", word, around=tuple(_named(table, at, word) for at in ends))
+    meanings = [_meaning(answer) for answer in answers]
+    first, last = answers[0], answers[-1]
+    if len(set(meanings)) > 1:
+        turns = [n for n, meaning in enumerate(meanings) if n == 0 or meaning != meanings[n - 1]]
+        around = tuple((table.releases[places[n]].version, answers[n]) for n in turns)
+        return Answer("undetermined", word, around=around)
     if first.flag is None:
         return first
     flags = [answer.flag for answer in answers if answer.flag]
     uncertain = tuple(name for name in _COMPARED if len({getattr(flag, name) for flag in flags}) > 1)
     problem = first.problem if all(answer.problem for answer in answers) else ""
-    last = answers[-1]
     return replace(first, uncertain=uncertain, problem=problem, last_with=last.last_with, gone=last.gone)
+
+
+def _meaning(answer: Answer) -> tuple[object, ...]:
+    """What two versions must share to agree."""
+    if answer.status in ("unknown", "ambiguous"):
+        return (answer.status,)
+    return answer.status, answer.name, answer.negated, answer.key, answer.value
 
 
 def answer_at(table: FlagTable, at: int, word: str) -> Answer:

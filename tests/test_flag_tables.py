@@ -255,7 +255,10 @@ def test_without_a_version_what_all_say():
     assert known("vllm", None, "-tp").uncertain == ()
     assert known("vllm", "latest", "--tensor-parallel-size").name == "--tensor-parallel-size"
     assert "default" in known("vllm", None, "--gpu-memory-utilization").uncertain
-    assert lookup("vllm", None, "--swap-space").status == "undetermined"
+    around = lookup("vllm", None, "--disable-log-requests").around
+    turns = [("0.4.2", "known"), ("0.17.1", "removed"), ("0.33.0", "known")]
+    assert [(version, answer.status) for version, answer in around] == turns
+    assert lookup("vllm", None, "--model_dir").status == "unknown"
     assert lookup("llama.cpp", "0.5.0", "-ngl").status == "known"  # a version beside the build numbers has no place
 
 
