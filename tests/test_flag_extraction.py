@@ -27,6 +27,7 @@ import argparse
 from dataclasses import dataclass
 
 SHAPES = ["round", "square"]
+METHODS = {"fp8": Fp8Config, "awq": AWQConfig}
 
 
 class Colour(str, enum.Enum):
@@ -46,6 +47,7 @@ class EngineArgs:
         parser.add_argument("--share", type=float, default=EngineArgs.share)
         parser.add_argument("--colour", default=EngineArgs.colour, choices=[c.value for c in Colour])
         parser.add_argument("--shape", choices=[*SHAPES, None], default="round")
+        parser.add_argument("--method", choices=[*METHODS, None])
         parser.add_argument("--fast", action="store_true", help="[DEPRECATED] Please use `--speed` instead.")
         parser.add_argument("--chunked", action=StoreBoolean, nargs="?", const="True")
         parser.add_argument("--paths", nargs="+", type=nullable_str)
@@ -203,8 +205,20 @@ def vllm(arg_utils: str, server: str, **others: str) -> tuple[dict[str, Flag], s
 def test_literal_style():
     flags, features = vllm(LITERAL, LITERAL_SERVER)
     assert features == {"abbreviations", "equals"}
+    assert flags["--method"].choices == ("None", "awq", "fp8")
     assert set(flags) == {
-        *("--port", "--length", "--share", "--colour", "--shape", "--fast", "--chunked", "--paths", "--from-env"),
+        *(
+            "--method",
+            "--port",
+            "--length",
+            "--share",
+            "--colour",
+            "--shape",
+            "--fast",
+            "--chunked",
+            "--paths",
+            "--from-env",
+        ),
         "--quiet",
     }
     length = flags["--length"]

@@ -37,7 +37,11 @@ def download(package: str, version: str, folder: Path) -> Path:
     """The wheel of a release, or its source distribution where there is no wheel."""
     form = ["--no-binary", package] if package in SOURCE_ONLY else ["--only-binary", ":all:"]
     options = ["--quiet", "--no-deps", "--no-cache-dir", *form, "--dest", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", "download", *options, f"{package}=={version}"], check=True)
+    done = subprocess.run([sys.executable, "-m", "pip", "download", *options, f"{package}=={version}"], check=False)
+    if done.returncode:
+        raise InfoptError(
+            f"pip cannot download {package} {version}; `pip index versions {package}` lists what there is"
+        )
     return next(folder.iterdir())
 
 
@@ -69,13 +73,13 @@ def engine_version(engine: str, version: str) -> str:
 
 def read_release(engine: str, version: str) -> tuple[Release, Snapshot]:
     """Download one release and read its flags."""
-    reader = READERS[engine]
+    reader, name = READERS[engine], engine_version(engine, version)
     with tempfile.TemporaryDirectory() as folder:
         archive = download(reader.PACKAGE, version, Path(folder))
         digest = hashlib.sha256(archive.read_bytes()).hexdigest()
         flags, parser = reader.read(sources(archive, reader.KEEP))
     print(f"{engine} {version}: {len(flags)} flags from {archive.name}")
-    return Release(engine, engine_version(engine, version), frozenset(parser), archive.name, digest), flags
+    return Release(engine, name, frozenset(parser), archive.name, digest), flags
 
 
 def add_releases(engine: str, versions: list[str]) -> None:
@@ -97,7 +101,10 @@ def main() -> None:
     parser.add_argument("engine", choices=sorted(READERS))
     parser.add_argument("versions", nargs="+", help="releases of the package on the registry")
     options = parser.parse_args()
-    add_releases(options.engine, options.versions)
+    try:
+        add_releases(options.engine, options.versions)
+    except InfoptError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

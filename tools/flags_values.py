@@ -65,12 +65,16 @@ class Evaluator:
     def _items(self, items: list[ast.expr], path: str) -> list[Value]:
         values: list[Value] = []
         for item in items:
-            if isinstance(item, ast.Starred):
-                inner = self.value(item.value, path)
-                values += inner if isinstance(inner, list) else list(inner) if isinstance(inner, dict) else []
-            else:
-                values.append(self.value(item, path))
+            values += self._spread(item.value, path) if isinstance(item, ast.Starred) else [self.value(item, path)]
         return values
+
+    def _spread(self, node: ast.expr, path: str) -> list[Value]:
+        """`*NAMES` in a list; of a table of classes by name, the names."""
+        found = self.sources.find(node.id, path) if isinstance(node, ast.Name) else None
+        if found and isinstance(found[0], ast.Dict):
+            return [self.value(key, found[1]) for key in found[0].keys if key]
+        inner = self.value(node, path)
+        return list(inner) if isinstance(inner, list | dict) else []
 
     def _named(self, name: str, path: str) -> Value:
         found = self.sources.find(name, path)
