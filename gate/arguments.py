@@ -122,6 +122,9 @@ class _Reader:
 
     def _tabled(self, argument: Argument, rest: list[Argument]) -> int:
         answer = lookup(self.engine, self.version, argument.text)
+        if self.version is None and answer.status == "undetermined" and answer.around[-1][1].status == "known":
+            # No version is pinned: what runs is new enough for the options its file has, where the newest has them.
+            answer = answer.around[-1][1]
         if answer.status != "known" or answer.flag is None:
             self.problems.append(problem_of(self.engine, self.version, argument, answer))
             follows = bool(rest) and not rest[0].text.startswith("-") and answer.value is None
