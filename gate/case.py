@@ -51,6 +51,14 @@ class Case:
         """A setting of the deployment."""
         return self.deployment.value(name, default)
 
+    def parameter(self, rule: str, name: str) -> Any:
+        """A number of a rule: the policy's, else the rule's own default."""
+        from infopt.gate.rules.registry import rule as known  # the registry imports the rules, which import this
+
+        default = known(rule).parameters[name]
+        said = self.policy.rules.get(rule)
+        return default if said is None else said.parameters.get(name, default)
+
 
 def case_of(deployment: Deployment, policy: Policy) -> Case:
     """The case of a deployment under a policy."""

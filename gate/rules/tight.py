@@ -6,9 +6,6 @@ from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.units import format_gib
 
-PARAMETERS = {"least_sequences": 2}
-
-
 def check(case: Case) -> Iterator[Hit]:
     """A number of whole sequences below the parameter, or a verdict within the error."""
     plan = case.plan
@@ -18,7 +15,7 @@ def check(case: Case) -> Iterator[Hit]:
     need = s.batch_per_replica * memory.layout.request_bytes(s.context_tokens)
     left = memory.kv_pool_bytes_per_gpu - need
     doubtful = any(caveat.id == "tight" for caveat in plan.caveats)
-    if memory.max_sequences >= PARAMETERS["least_sequences"] and not doubtful:
+    if memory.max_sequences >= case.parameter("tight", "least_sequences") and not doubtful:
         return
     yield Hit(
         f"tight: {memory.max_sequences} request of {s.context_tokens:,} tokens fits at a time, "
@@ -36,5 +33,5 @@ RULE = Rule(
     why="Any change of the engine's overhead stops it from starting, and long requests are served one by one.",
     remedy="A smaller length limit, an 8-bit cache, or more memory.",
     check=check,
-    parameters=PARAMETERS,
+    parameters={"least_sequences": 2},
 )
