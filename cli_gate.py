@@ -29,7 +29,7 @@ class GateOptions:
         Path | None, typer.Option("--policy", metavar="FILE", help="Default: infopt.yaml here, where there is one.")
     ] = None
     gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="HARDWARE", help="Kind of device where a file names none: h100.")
+        str | None, typer.Option("--gpu", metavar="HARDWARE", help="Device of every file: h100.")
     ] = None
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="What every file serves.")] = None
     engine_version: Annotated[
@@ -65,7 +65,7 @@ def gate(
     from infopt.reports.render_gate import render_gate
 
     policy = _policy(options)
-    overrides = Overrides(options.model, options.engine_version)
+    overrides = Overrides(options.model, options.engine_version, options.gpu)
     text = sys.stdin.read() if "-" in files else None
     found = checked(files, policy, overrides, text)
     tell(found.errors)

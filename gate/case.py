@@ -62,13 +62,16 @@ class Case:
 
 def case_of(deployment: Deployment, policy: Policy) -> Case:
     """The case of a deployment under a policy."""
+    policy = policy.of(deployment.file, deployment.found.name)
     unknown: list[Unknown] = list(deployment.unknown)
-    assumed: list[str] = []
+    assumed = [f"{fact.replace('_', ' ')} {value}: {where}" for fact, (value, where) in deployment.given.items()]
     model = _model(deployment, unknown, assumed)
     device = _device(deployment, policy, unknown, assumed)
     needed = needed_devices(deployment)
     hardware = deployment.found.hardware
-    granted = None if hardware.count is None else hardware.count * hardware.pods
+    count = hardware.count if hardware.count is not None or device is None else device.gpus
+    granted = None if count is None else count * hardware.pods
+    device = device and replace(device, gpus=None)
     made, refused = None, ""
     if model is not None and device is not None and not _blocking(unknown):
         made, refused = _plan(deployment, model, device, needed, unknown, assumed)
@@ -109,7 +112,9 @@ def _model(deployment: Deployment, unknown: list[Unknown], assumed: list[str]) -
 def _device(
     deployment: Deployment, policy: Policy, unknown: list[Unknown], assumed: list[str]
 ) -> HardwareChoice | None:
-    """The kind of device: what the file names, else the policy's."""
+    """The kind of device: what is given for this deployment, what the file names, the policy's for all."""
+    if "gpu" in deployment.given:
+        return replace(resolve_hardware(deployment.given["gpu"][0]), usd_per_hour=None)
     for key, label in deployment.found.hardware.named:
         try:
             choice = resolve_hardware(label.split(",")[0].strip())

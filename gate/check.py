@@ -57,7 +57,7 @@ def gate(
     paths: Sequence[str], policy: Policy, overrides: Overrides | None = None, standard_input: str | None = None
 ) -> Gate:
     """Check files and folders; `-` is standard input."""
-    reads = tuple(read_file(path, standard_input, overrides) for path in files_of(paths))
+    reads = tuple(read_file(path, standard_input, overrides, policy) for path in files_of(paths))
     return Gate(reads, tuple(check(case_of(d, policy)) for read in reads for d in read.deployments))
 
 

@@ -53,6 +53,7 @@ class Deployment:
     model        what is served, None where nothing says it
     settings     by our names; only what is said or has a known default
     unknown      facts that are missing
+    given        facts said beside the file, which win over it: fact -> (value, where)
     """
 
     file: str
@@ -64,6 +65,7 @@ class Deployment:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     unknown: tuple[Unknown, ...] = ()
+    given: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def value(self, name: str, default: Any = None) -> Any:
         """The value of a setting."""

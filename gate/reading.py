@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.gate.arguments import of_variables, parse
 from infopt.gate.deployment import Deployment, Setting, Unknown
-from infopt.gate.engines import call, version_of_image
+from infopt.gate.engines import Call, call, version_of_image
 from infopt.gate.found import Found
 from infopt.gate.nodes import Node, Text, documents, get, mapping, text
+from infopt.gate.policy import Policy
 from infopt.gate.readers import kubernetes
 
 MOST_BYTES = 10_000_000
@@ -62,7 +64,12 @@ def text_of(path: str, standard_input: str | None = None) -> str:
         raise InfoptError(f"{path}: is not UTF-8 text") from error
 
 
-def read_file(path: str, standard_input: str | None = None, overrides: "Overrides | None" = None) -> Read:
+def read_file(
+    path: str,
+    standard_input: str | None = None,
+    overrides: "Overrides | None" = None,
+    policy: Policy | None = None,
+) -> Read:
     """The deployments of a file; an unreadable one is an error of its own and stops nothing else."""
     try:
         content = text_of(path, standard_input)
@@ -74,16 +81,29 @@ def read_file(path: str, standard_input: str | None = None, overrides: "Override
         found = [one for node in nodes for one in found_in(node, outside)]
     except InfoptError as error:
         return Read(path, content, (), str(error))
-    made = (deployment(path, one, overrides or Overrides()) for one in found)
+    overrides, policy = overrides or Overrides(), policy or Policy()
+    made = (deployment(path, one, given(policy, overrides, path, one.name)) for one in found)
     return Read(path, content, tuple(one for one in made if one is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Facts given beside the files."""
+    """Facts given on the command line."""
 
     model: str | None = None
     engine_version: str | None = None
+    gpu: str | None = None
+
+
+# A fact given beside the file: its value, and where it is said. It wins over what the file states.
+Given = Mapping[str, tuple[str, str]]
+
+
+def given(policy: Policy, overrides: Overrides, path: str, name: str) -> Given:
+    """Facts of one deployment that are said beside its file: `deployments:` of the policy, over it the command line."""
+    facts = policy.said(path, name)
+    options = (("model", "--model"), ("engine_version", "--engine-version"), ("gpu", "--gpu"))
+    return facts | {fact: (value, option) for fact, option in options if (value := getattr(overrides, fact))}
 
 
 def found_in(node: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
@@ -106,12 +126,16 @@ def config_maps(nodes: Sequence[Node]) -> dict[str, Text]:
     return found
 
 
-def deployment(path: str, found: Found, overrides: Overrides) -> Deployment | None:
+def deployment(path: str, found: Found, facts: Given) -> Deployment | None:
     """A container as its engine understands it; None where no engine serves in it."""
     started = call(found)
+    if "engine" in facts and (started is not None or found.hardware.count is not None):
+        # Of a container that nothing is known of, only one with devices is taken to serve.
+        found = replace(found, engine=facts["engine"][0])
+        started = Call(found.engine, "", found.arguments) if started is None else replace(started, engine=found.engine)
     if started is None:
         return None
-    version, said = _version(found, overrides)
+    version, said = _version(found, facts)
     arguments = [*of_variables(started.engine, found.environment), *found.added, *started.arguments]
     parsed = parse(started.engine, version, arguments)
     unknown = [Unknown(fact, where) for fact, where in found.missing if _matters(fact, parsed.settings)]
@@ -123,26 +147,27 @@ def deployment(path: str, found: Found, overrides: Overrides) -> Deployment | No
         engine=started.engine,
         version=version,
         version_said=said,
-        model=_model(found, parsed.settings, overrides),
+        model=_model(found, parsed.settings, facts),
         settings=parsed.settings,
         problems=parsed.problems,
         unknown=tuple(unknown),
+        given=facts,
     )
 
 
-def _version(found: Found, overrides: Overrides) -> tuple[str | None, str]:
-    if overrides.engine_version is not None:
-        return overrides.engine_version, "--engine-version"
+def _version(found: Found, facts: Given) -> tuple[str | None, str]:
+    if "engine_version" in facts:
+        return facts["engine_version"]
     if found.version is not None:
         return str(found.version), "the file"
     of_image = version_of_image(found.image) if found.image is not None else None
     return of_image, "image tag" if of_image is not None else ""
 
 
-def _model(found: Found, settings: Mapping[str, Setting], overrides: Overrides) -> str | None:
-    """What is served: the override, the command line, the form's own key."""
-    if overrides.model is not None:
-        return overrides.model
+def _model(found: Found, settings: Mapping[str, Setting], facts: Given) -> str | None:
+    """What is served: what is given, the command line, the form's own key."""
+    if "model" in facts:
+        return facts["model"][0]
     setting = settings.get("model")
     if setting is not None:
         return str(setting.value)
