@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import DATA, plain_verdict, threshold
+from infopt.boundaries.deciding import checked_yaml, plain_verdict, threshold
 from infopt.boundaries.image_tokens import image_figures
 from infopt.boundaries.prefix_gains import saturation_per_s
 from infopt.boundaries.quantities import Quantity
@@ -20,13 +20,10 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Metric, Rule, Technique
 from infopt.errors import InfoptError
 from infopt.ledgers.answer_cache import api_saving, cost_ratio, hits_for_gain, uses_for_saving
-from infopt.records import read_yaml
 
 MEASURE_HITS = "--semantic-hits SHARE (look logged questions up in an index of the answers, and read the hits)"
-RULE = (
-    "a semantic cache answers 30 % of queries (1.43x as many); a prompt cache at 70 % hits 3.3x (if all were prefill)"
-)
-RISK = "a wrong hit answers another question: which similarity prevents it, and what it costs, its owner must answer"
+RULE = "a semantic cache answers 30% of queries, so 1.43x as many are served; a prompt cache at 70% hits, 3.3x"
+RISK = "a wrong hit answers another question: the owner must answer for the similarity and what a wrong one costs"
 
 
 def judge(situation: Situation) -> Judgement:
@@ -41,14 +38,20 @@ def judge(situation: Situation) -> Judgement:
         return Judgement("impossible", None, "the model does not fit: there is nothing to save", figures, rule=rule)
     if hits is None:
         if least >= 1:
-            return Judgement("skip", None, f"a lookup takes {lookup:.0%} of the work of a request", figures, rule=rule)
-        reason = f"hits are not known: it pays from {least:.1%} of requests"
+            return Judgement(
+                "skip",
+                None,
+                f"a lookup takes {lookup:.0%} of the work of a request, which no hits pay back",
+                figures,
+                rule=rule,
+            )
+        reason = f"hits are not known; it pays from {least:.1%} of requests answered by the cache"
         return Judgement("measure", None, reason, figures, (RISK,), rule, MEASURE_HITS)
     ratio = 1 / max(cost_ratio(hits, lookup), 1e-6)
     metric: Metric = "cost" if _idle(situation) else "throughput"
     says = plain_verdict(1 / cost_ratio(_data("document_hits"), lookup))
     verdict, gain = plain_verdict(ratio), Gain(ratio, ratio, ratio, metric)
-    why = "30 % is of traffic with common questions, and 1 / (1 - hits) holds for whole answers, not for prompts"
+    why = "30% is of traffic with common questions, and 1 / (1 - hits) holds for whole answers, not for prompts"
     rule = replace(rule, says=says, why=why)
     return Judgement(verdict, gain, _reason(situation, hits, ratio), figures, tuple(_costs(situation)), rule)
 
@@ -71,41 +74,49 @@ def _idle(situation: Situation) -> bool:
 def _reason(situation: Situation, hits: float, ratio: float) -> str:
     saved = f"{hits:.0%} of requests never reach the model: "
     if _idle(situation):
-        return f"{saved}{1 - 1 / ratio:.0%} less work, which saves cost where devices go"
-    return f"{saved}{ratio:.2f}x as many on the same machine"
+        return f"{saved}{1 - 1 / ratio:.0%} less work (saves cost only if devices are given back)"
+    return f"{saved}{ratio:.2f}x as many are served"
 
 
 def _costs(situation: Situation) -> Iterator[str]:
     yield RISK
-    yield "no use for answers that change by the hour or by the user; cached answers need an expiry and a tenant"
+    yield "no use for answers that change by the hour or by the user; entries need an expiry and a tenant"
     if situation.load.prefix.shared_tokens:
-        yield "asked-again questions leave: what remains may share fewer prefixes"
+        yield "repeated questions no longer reach the model: the rest may share fewer prefixes"
 
 
 def _figures(situation: Situation) -> Iterator[Figure]:
     load, s, lookup = situation.load, situation.scenario, lookup_ratio(situation)
     least = min(1.0, hits_for_gain(threshold("worth_ratio"), lookup))
     yield Figure(
-        "lookup_ratio", lookup, "ratio", f"lookup over a request, embedding of {_data('embedding_params') / 1e6:.0f}M"
+        "lookup_ratio",
+        lookup,
+        "ratio",
+        f"lookup's work over a request's (embedding of {_data('embedding_params') / 1e6:.0f}M parameters)",
     )
-    yield Figure("hits_to_pay", least, "share", "of requests from which it gains 10 %")
+    yield Figure("hits_to_pay", least, "share", "of requests must be hits to gain 10%")
     if load.semantic_hit_share is not None:
         cost = cost_ratio(load.semantic_hit_share, lookup)
-        yield Figure("cost_ratio", cost, "ratio", "work of a mean request over that without the cache")
+        yield Figure("cost_ratio", cost, "ratio", "work of a mean request with the cache over that without")
         if load.traffic.rate_per_s is not None:
             left = load.traffic.rate_per_s * (1 - load.semantic_hit_share)
-            yield Figure("model_rate_per_s", left, "requests/s", "still reach the model")
+            yield Figure("model_rate_per_s", left, "requests/s", "rate that still reaches the model")
     shared = None if load.prefix.shared_tokens is None else min(1.0, load.prefix.shared_tokens / s.input_tokens)
     prices = _data("read_price"), _data("write_price")
     most = None if shared is None else api_saving(shared, 1e9, *prices)
-    yield Figure("api_input_saving_share", most, "share", "most a provider's cache price takes off input tokens")
-    yield Figure("api_uses_to_pay", uses_for_saving(1.0, 0.0, *prices), "uses", "of a prefix before writes are paid")
+    yield Figure("api_input_saving_share", most, "share", "of input price that a provider's prompt cache saves at most")
+    yield Figure(
+        "api_uses_to_pay",
+        uses_for_saving(1.0, 0.0, *prices),
+        "uses",
+        "of a prefix that pay for writing it to a provider's prompt cache",
+    )
     yield from image_figures(situation)
 
 
 @cache
 def _table() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "application_caches.yaml")
+    data: dict[str, Any] = checked_yaml("application_caches")
     return data
 
 

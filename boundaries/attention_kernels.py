@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import DATA, plain_verdict
+from infopt.boundaries.deciding import checked_yaml, named_engine, on_by_default, plain_verdict
 from infopt.boundaries.quantities import CONTEXT
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
@@ -21,7 +21,6 @@ from infopt.ledgers.attention import SCORE_BYTES, fused_flop, linear_flop, prefi
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import LayerRun, ModelProfile
-from infopt.records import read_yaml
 
 FARTHEST_TOKENS = 2**30
 
@@ -57,8 +56,8 @@ def judge(situation: Situation) -> Judgement:
     if not prompt.square_s:
         return Judgement("skip", None, "the model has no attention layers")
     verdict = quick(situation)
-    reason = f"attention is {prompt.share:.1%} of a prompt of {s.input_tokens:,} tokens; without fused kernels "
-    reason += f"it takes {prompt.gain.value:.2f}x as long"
+    reason = f"without fused kernels a prompt of {s.input_tokens:,} tokens takes {prompt.gain.value:.2f}x as long"
+    reason += f"; attention is {prompt.share:.1%} of it"
     figures = (*_figures(situation, prompt), *_what_ifs(situation, prompt))
     return Judgement(verdict, prompt.gain, reason, figures, _costs(s), _rule(s, verdict))
 
@@ -121,15 +120,47 @@ def _figures(situation: Situation, prompt: Prompt) -> Iterator[Figure]:
     kv_s = terms.get("kv", 0.0) + terms.get("attention", 0.0)
     share = kv_s / sum(terms.values()) if terms else None
     devices = s.tp * s.pp
-    yield Figure("attention_share_of_prefill", prompt.share, "share", "attention of a prompt's time at dense peak")
-    yield Figure("attention_share_of_step", share, "share", "keys and values of a step's time")
-    yield Figure("kv_share_of_step", situation.bandwidth.kv_share_of_step, "share", "keys and values of a step's bytes")
-    yield Figure("prefill_fused_s", (prompt.linear_s + prompt.fused_s) / devices, "s", "a prompt at dense peak")
-    yield Figure("prefill_unfused_s", (prompt.linear_s + prompt.unfused_s) / devices, "s", "with scores in memory")
-    yield Figure("attention_gain_ratio", prompt.unfused_s / prompt.fused_s, "ratio", "of attention alone")
-    yield Figure("scores_bytes_per_gpu", scores_bytes(s), "bytes", "score matrices of one layer that need not be kept")
+    yield Figure(
+        "attention_share_of_prefill", prompt.share, "share", "attention's part of a prompt's time at dense peak"
+    )
+    yield Figure("attention_share_of_step", share, "share", "KV cache's part of a decode step's time")
+    yield Figure(
+        "kv_share_of_step",
+        situation.bandwidth.kv_share_of_step,
+        "share",
+        "KV cache's part of the bytes a decode step reads",
+    )
+    yield Figure(
+        "prefill_fused_s",
+        (prompt.linear_s + prompt.fused_s) / devices,
+        "s",
+        "one prompt at dense peak, attention fused",
+    )
+    yield Figure(
+        "prefill_unfused_s",
+        (prompt.linear_s + prompt.unfused_s) / devices,
+        "s",
+        "one prompt at dense peak, score matrices written to memory",
+    )
+    yield Figure(
+        "attention_gain_ratio",
+        prompt.unfused_s / prompt.fused_s,
+        "ratio",
+        "attention of a prompt alone: time unfused over fused",
+    )
+    yield Figure(
+        "scores_bytes_per_gpu",
+        scores_bytes(s),
+        "bytes",
+        "score matrices of one layer that fusing spares, on one device",
+    )
     overtaking = overtaking_tokens(s)
-    yield Figure("attention_overtakes_tokens", overtaking, "tokens", "prompt at which attention outweighs the matrices")
+    yield Figure(
+        "attention_overtakes_tokens",
+        overtaking,
+        "tokens",
+        "prompt length at which attention takes as long as the matrices",
+    )
 
 
 def scores_bytes(s: Scenario) -> float:
@@ -155,34 +186,46 @@ def _what_ifs(situation: Situation, prompt: Prompt) -> Iterator[Figure]:
     plain = situation.changed(curve=()) if situation.curve else situation
     cut = prompt_of(other.scenario, s.input_tokens)
     assert cut is not None
-    far = "" if s.context_tokens >= constant("far_tokens") else f", meant for more than {constant('far_tokens'):,.0f}"
-    yield Figure("window_tokens", window, "tokens", f"what if full attention saw a window only{far}")
+    far = "" if s.context_tokens >= constant("far_tokens") else f" (for > {constant('far_tokens'):,.0f} tokens)"
+    yield Figure("window_tokens", window, "tokens", f"what if: window instead of full attention{far}")
     prefill = (prompt.linear_s + prompt.fused_s) / (cut.linear_s + cut.fused_s)
-    yield Figure("window_prefill_ratio", prefill, "ratio", "prompt now over prompt with the window")
+    yield Figure("window_prefill_ratio", prefill, "ratio", "what if: prompt's time now over that with the window")
     now, then = situation.memory.kv_bytes_per_sequence, other.memory.kv_bytes_per_sequence
-    yield Figure("kv_bytes_per_sequence", now, "bytes", "cache of a sequence now")
-    yield Figure("window_kv_bytes_per_sequence", then, "bytes", "and with the window")
-    yield Figure("window_tpot_ratio", plain.tpot_s() / other.tpot_s(), "ratio", "TPOT now over TPOT with the window")
+    yield Figure("kv_bytes_per_sequence", now, "bytes", "KV cache of one sequence on one device now")
+    yield Figure(
+        "window_kv_bytes_per_sequence", then, "bytes", "KV cache of one sequence on one device with the window"
+    )
+    yield Figure(
+        "window_tpot_ratio", plain.tpot_s() / other.tpot_s(), "ratio", "what if: TPOT now over TPOT with the window"
+    )
     linear = (prompt.linear_s + prompt.fused_s) / prompt.linear_s
-    yield Figure("linear_prefill_ratio", linear, "ratio", "prompt now over prompt with linear attention, at most")
+    yield Figure(
+        "linear_prefill_ratio", linear, "ratio", "what if: prompt's time now over that with linear attention, at most"
+    )
 
 
 def _costs(s: Scenario) -> tuple[str, ...]:
     known = _data()["engines"].get(s.engine.engine)
     if known is None:
-        return (f"whether {s.engine.engine} fuses attention was not read",)
+        return (f"whether {named_engine(s)} fuses attention was not read",)
     if known["fused"] == "always":
-        return (f"nothing: {s.engine.engine} always runs it; windows and linear attention are another model",)
-    return (f"{known['fused']} is the default of new builds of {s.engine.engine}; older ones need it said",)
+        return (f"nothing: {named_engine(s)} always runs it", "windows and linear attention are another model")
+    return (f"{on_by_default(s)} ({known['fused']}); older builds must be told -fa",)
 
 
 def _rule(s: Scenario, verdict: Verdict) -> Rule:
-    why = "" if verdict == "use" else "attention is a small part of a short prompt; nothing is saved by leaving it out"
-    return Rule(3, "FlashAttention: same results, 2-5 times faster on long contexts, on by default", "use", why)
+    why = (
+        ""
+        if verdict == "use"
+        else "attention is a small part of a prompt this short; leaving it out saves nothing either"
+    )
+    return Rule(
+        3, "FlashAttention gives the same results, is 2-5 times faster on long contexts and on by default", "use", why
+    )
 
 
 def _unknown(s: Scenario) -> str:
-    return f"the dense peak of {s.accelerator.id} is not known"
+    return f"the peak FLOP/s of {s.accelerator.id} is not known"
 
 
 def constant(name: str) -> float:
@@ -192,7 +235,7 @@ def constant(name: str) -> float:
 
 @cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "attention.yaml")
+    data: dict[str, Any] = checked_yaml("attention")
     return data
 
 

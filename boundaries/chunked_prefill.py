@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import DATA, MEASURE_STEPS, by_gain
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, checked_yaml, on_by_default
 from infopt.boundaries.quantities import BATCH, CONTEXT, Quantity
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps, variants
@@ -24,11 +24,10 @@ from infopt.frozen import dataclass
 from infopt.ledgers.arrays import ceil_div
 from infopt.ledgers.compute import all_weights_read_bytes
 from infopt.profiles.engines import version_key
-from infopt.records import read_yaml
 from infopt.units import format_seconds
 
-RULE = "chunks too large hold up decoding, too small ones add scheduling and kernels; TTFT against TPOT"
-WHY = "it names the balance and gives no number"
+RULE = "chunks too large hold up decoding, too small ones add scheduling and kernels: TTFT against TPOT"
+WHY = "it names the balance, without a number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def judge(situation: Situation) -> Judgement:
         return Judgement("measure", None, reason, rule=rule, settle="--step-curve 1=TIME,512=TIME")
     if resident(situation) < 2 or new_tokens(situation) < 1:
         alone = "one sequence at a time" if resident(situation) else "not one sequence fits"
-        return Judgement("skip", None, f"{alone}: nobody waits for a prompt of another", rule=rule)
+        return Judgement("skip", None, f"{alone}: no answer waits for the prompt of another", rule=rule)
     here = split(situation, steps)
     gain = situation.gain("itl", lambda other: _gain(situation, other, here.chunk_tokens))
     verdict = _verdict(situation, here, gain)
@@ -187,20 +186,22 @@ def _reason(situation: Situation, here: Split) -> str:
     if targets.tpot_s is not None:
         target = format_seconds(targets.tpot_s)
         if here.whole_s <= targets.tpot_s:
-            return f"even whole prompts hold a step for {whole} only, target {target}"
+            return f"even with whole prompts the worst ITL is {whole}, within the target of {target}"
         if not here.most_tokens:
             alone = steps.step_s(_others(situation), situation.scenario.decode_context_tokens)
-            return f"a step without prompts takes {format_seconds(alone)}, target {target}: no chunk is small enough"
+            return f"no chunk is small enough: a step without prompts takes {format_seconds(alone)}, target {target}"
         if here.itl_s > targets.tpot_s:
-            return f"chunks of {chunk} hold a step for {held}; the target allows {here.most_tokens:,} tokens"
+            return (
+                f"chunks of {chunk} tokens make the worst ITL {held}; the target allows chunks of {here.most_tokens:,}"
+            )
     elif here.whole_s == here.itl_s:
-        return f"prompts fit in one step of {chunk} tokens: worst ITL {held}; --tpot finds the chunk it needs"
+        return f"worst ITL {held}: prompts fit in one step of {chunk} tokens; --tpot finds the chunk a target needs"
     if here.chunk_tokens < here.needed_tokens:
-        return f"chunks of {chunk} are too few: this batch brings {here.needed_tokens:,.0f} prompt tokens a step"
+        return f"chunks of {chunk} are too small: this batch brings {here.needed_tokens:,.0f} prompt tokens a step"
     if _late(situation, steps, here.chunk_tokens):
         late = format_seconds(ttft_s(situation, steps, here.chunk_tokens))
-        return f"TTFT misses its target with chunks of {chunk}: {late}"
-    return f"worst ITL {held} with chunks of {chunk}, {whole} with whole prompts"
+        return f"TTFT {late} with chunks of {chunk} misses its target"
+    return f"worst ITL {held} with chunks of {chunk} tokens, {whole} with whole prompts"
 
 
 def _costs(situation: Situation, here: Split) -> tuple[str, ...]:
@@ -211,13 +212,18 @@ def _costs(situation: Situation, here: Split) -> tuple[str, ...]:
         costs.append(f"TTFT {format_seconds(parts)} in {chunks:,.0f} chunks, {format_seconds(whole)} in one step")
     ridge = ridge_tokens(situation)
     if ridge is not None and chunk + _others(situation) < ridge:
-        costs.append(f"a step of fewer than {ridge:,.0f} tokens does not fill the units: prefill slows down")
+        costs.append(f"a step of fewer than {ridge:,.0f} tokens does not fill the units, so prefill slows down")
     if chunk < default_tokens(situation):
         budget = chunk + _others(situation)
-        costs.append(f"a batch budget of {budget:,.0f} tokens instead of {situation.scenario.max_num_batched_tokens:,}")
+        costs.append(
+            f"set a batch budget of {budget:,.0f} tokens instead of {situation.scenario.max_num_batched_tokens:,}"
+        )
     offered = _offered(situation)
     if offered is not None:
         costs.append(f"{offered['text']}: {offered['flag']}")
+    else:
+        s = situation.scenario
+        costs.append(f"{on_by_default(s)}, with a batch budget of {s.max_num_batched_tokens:,} tokens a step")
     return tuple(costs)
 
 
@@ -229,18 +235,18 @@ def _figures(situation: Situation, here: Split) -> tuple[Figure, ...]:
     split_s = ttft_s(situation, steps, chunk)
     default_s = itl_s(situation, steps, default_tokens(situation))
     return (
-        Figure("chunk_tokens", chunk, "tokens", "of prompts in one step"),
-        Figure("chunks", ceil_div(new, min(chunk, new)), "chunks", "of one prompt"),
-        Figure("step_s", alone, "s", "step of the others without prompts"),
-        Figure("itl_chunk_s", here.itl_s, "s", "longest step with such chunks"),
-        Figure("itl_default_s", default_s, "s", "longest step with the engine's batch budget"),
-        Figure("itl_whole_s", here.whole_s, "s", "longest step with whole prompts"),
-        Figure("largest_chunk_tokens", most, "tokens", "in a step keep the TPOT target"),
-        Figure("needed_chunk_tokens", here.needed_tokens, "tokens", "in a step replace the sequences that end"),
-        Figure("smallest_chunk_tokens", least, "tokens", "fill the units beside the others (ridge)"),
+        Figure("chunk_tokens", chunk, "tokens", "chunk: prompt tokens in one step"),
+        Figure("chunks", ceil_div(new, min(chunk, new)), "chunks", "that one prompt is split into"),
+        Figure("step_s", alone, "s", "ITL of the others in a step without prompts"),
+        Figure("itl_chunk_s", here.itl_s, "s", "worst ITL of the others with such chunks"),
+        Figure("itl_default_s", default_s, "s", "worst ITL of the others with the engine's batch budget"),
+        Figure("itl_whole_s", here.whole_s, "s", "worst ITL of the others with whole prompts"),
+        Figure("largest_chunk_tokens", most, "tokens", "largest chunk that keeps the TPOT target (--tpot)"),
+        Figure("needed_chunk_tokens", here.needed_tokens, "tokens", "smallest chunk that keeps the batch full"),
+        Figure("smallest_chunk_tokens", least, "tokens", "smallest chunk whose step waits for FLOP, not for bytes"),
         Figure("ttft_chunk_s", split_s, "s", "TTFT with such chunks"),
         Figure("ttft_whole_s", ttft_s(situation, steps, new), "s", "TTFT with the prompt in one step"),
-        Figure("prefill_per_s", new / split_s, "tokens/s", "of one prompt in such chunks"),
+        Figure("prefill_per_s", new / split_s, "tokens/s", "prefill speed of one prompt in such chunks"),
     )
 
 
@@ -256,7 +262,7 @@ def _offered(situation: Situation) -> dict[str, Any] | None:
 
 @cache
 def _rows() -> tuple[dict[str, Any], ...]:
-    return tuple(read_yaml(DATA / "chunked_prefill.yaml"))
+    return tuple(checked_yaml("chunked_prefill"))
 
 
 def _check(situation: Situation) -> None:

@@ -11,7 +11,7 @@ or a mixture of experts gains more than tuning: `limited`. Ignored: a static bat
 from functools import cache, partial
 from typing import Any
 
-from infopt.boundaries.deciding import DATA, MEASURE_STEPS, plain_verdict, threshold
+from infopt.boundaries.deciding import MEASURE_STEPS, checked_yaml, on_by_default, plain_verdict, threshold
 from infopt.boundaries.load import Load
 from infopt.boundaries.quantities import BATCH, RATE, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -29,12 +29,11 @@ from infopt.ledgers.queueing import (
     static_loss_ratio,
 )
 from infopt.ledgers.traffic import StageTraffic, traffic
-from infopt.records import read_yaml
 
 # Batches of document 1's table.
 TABLE = (1, 8, 64)
 WIDEST_SPREAD = 4.0
-CAPS = {"cache": "the cache", "tpot": "the TPOT target", "setting": "the engine's limit of sequences"}
+CAPS = {"cache": "the KV cache", "tpot": "the TPOT target", "setting": "the engine's limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def judge(situation: Situation) -> Judgement:
         return Judgement("skip", None, "not one sequence fits: there is nothing to batch", figures, rule=rule)
     if here.most < 1:
         target_s = situation.load.targets.tpot_s or 0.0
-        reason = f"one sequence alone takes {_ms(situation.tpot_s(batch=1.0))} a token, target {_ms(target_s)}: "
+        reason = f"one sequence alone has a TPOT of {_ms(situation.tpot_s(batch=1.0))}, the target is {_ms(target_s)}: "
         return Judgement("skip", None, f"{reason}more bandwidth or an MoE instead", figures, rule=rule)
     gain = situation.gain("throughput", lambda steps: _over_static(situation, steps, here.batch))
     verdict = _verdict(situation, here, gain)
@@ -148,7 +147,7 @@ def spread_of(load: Load) -> float:
 
 @cache
 def _assumed() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "batching.yaml")
+    data: dict[str, Any] = checked_yaml("batching")
     return data
 
 
@@ -180,30 +179,31 @@ def _plain(batch: float, gain: float) -> Verdict:
 
 def _reason(situation: Situation, here: Occupancy, gain: Gain) -> str:
     by_rate = situation.load.traffic.rate_per_s is not None
-    batch, whence = here.batch, "by Little's law" if by_rate else "as given, no --rate"
+    batch, whence = here.batch, "at this rate" if by_rate else "as given (no --rate)"
     if here.saturated:
-        start = f"saturated above {here.saturation_per_s:.3g} requests/s, batch {batch:.3g} ({CAPS[here.capped_by]})"
+        start = (
+            f"saturated above {here.saturation_per_s:.3g} requests/s at batch {batch:.3g} (by {CAPS[here.capped_by]})"
+        )
     elif not by_rate and batch < situation.batch:
-        start = f"only {batch:.0f} of {situation.batch:.0f} sequences run at once ({CAPS[here.capped_by]})"
+        start = f"only {batch:.0f} of {situation.batch:.0f} sequences run at once (by {CAPS[here.capped_by]})"
     else:
         start = f"effective batch {batch:.3g} {whence}"
     if batch < threshold("least_batch"):
         # It is on by default and costs nothing, so the advice is where to look instead.
-        return f"{start}, below 4: leave it on, but more bandwidth or an MoE gains more"
-    return f"{start}: static batches would serve {gain.value:.2f}x less"
+        return f"{start}, below 4: leave it on; more bandwidth or an MoE gains more"
+    return f"{start}: {gain.value:.2f}x the throughput of static batches"
 
 
 def _unsure(situation: Situation, here: Occupancy, gain: Gain) -> str:
     if situation.load.traffic.rate_per_s is not None:
         least = threshold("least_batch")
-        return (
-            f"effective batch {here.batch:.3g} as far as step times are known: it may lie on either side of {least:g}"
-        )
-    return f"static batches would serve {gain.low:.2f} to {gain.high:.2f}x less: step times are not known well enough"
+        return f"effective batch about {here.batch:.3g}; step times are too uncertain to say if it is below {least:g}"
+    return f"{gain.low:.2f}x to {gain.high:.2f}x the throughput of static batches: step times are too uncertain"
 
 
 def _costs(situation: Situation, here: Occupancy) -> tuple[str, ...]:
     s, costs = situation.scenario, []
+    costs.append(f"nothing to switch on: {on_by_default(s)}")
     step_s, alone_s = situation.tpot_s(batch=max(1.0, here.batch)), situation.tpot_s(batch=1.0)
     if step_s > alone_s:
         costs.append(f"TPOT {_ms(step_s)} at this batch, {_ms(alone_s)} alone")
@@ -211,18 +211,16 @@ def _costs(situation: Situation, here: Occupancy) -> tuple[str, ...]:
         costs.append(f"the engine's limit of sequences must be raised from {s.max_num_seqs} to {s.batch_per_replica}")
     if situation.load.traffic.output_spread is None:
         costs.append(
-            f"output spread {spread_of(situation.load):.2f} assumed (Azure 2023 conversations): --output-spread"
+            f"spread of answer lengths {spread_of(situation.load):.2f} assumed, Azure 2023 traces (--output-spread)"
         )
     return tuple(costs)
 
 
 def _rule(here: Occupancy) -> Rule:
-    text = "an effective batch below 4 that cannot rise: more bandwidth or an MoE beats batch parameters"
+    text = "tune the batch, unless the effective batch is below 4 and cannot rise: then more bandwidth or an MoE"
     if here.batch >= threshold("least_batch"):
-        return Rule(
-            1, text, "use", "the rule looks at the batch alone, not at what static batches lose or what is known"
-        )
-    return Rule(1, text, "skip", "it is on by default and costs nothing: off would only lose")
+        return Rule(1, text, "use", "the rule looks at the batch alone, not at what static batches lose")
+    return Rule(1, text, "skip", "it is on by default and costs nothing, so switching it off would only lose")
 
 
 def _figures(situation: Situation, here: Occupancy) -> tuple[Figure, ...]:
@@ -232,16 +230,25 @@ def _figures(situation: Situation, here: Occupancy) -> tuple[Figure, ...]:
     together = max(1.0, here.batch)
     over_one = together / residence_s(situation, situation.steps, together) / alone
     return (
-        Figure("effective_batch", here.batch, "sequences", "decode at once in replicas that step together"),
+        Figure("effective_batch", here.batch, "sequences", "decode in one step (replicas that share experts together)"),
         *_reads(situation, here.batch),
-        Figure("gain_over_one_ratio", over_one, "ratio", "throughput over one sequence at a time"),
-        Figure("rate_for_batch_4_per_s", here.rate_for_least_per_s, "requests/s", "the batch reaches 4"),
-        Figure("saturation_per_s", here.saturation_per_s, "requests/s", "the most that can be served"),
-        Figure("batch_cap_cache_sequences", caps["cache"], "sequences", "fit in the cache"),
-        Figure("batch_cap_tpot_sequences", caps["tpot"], "sequences", "keep the TPOT target"),
-        Figure("batch_cap_setting_sequences", caps["setting"], "sequences", "at most by the engine's setting"),
-        Figure("output_spread", spread_of(situation.load), "", "standard deviation of output lengths over their mean"),
-        Figure("fill_wait_s", wait_s, "s", "a static batch would wait to fill, on average"),
+        Figure("gain_over_one_ratio", over_one, "ratio", "throughput over that of one sequence at a time"),
+        Figure(
+            "rate_for_batch_4_per_s",
+            here.rate_for_least_per_s,
+            "requests/s",
+            "rate at which the effective batch reaches 4",
+        ),
+        Figure("saturation_per_s", here.saturation_per_s, "requests/s", "rate at which the deployment is saturated"),
+        Figure("batch_cap_cache_sequences", caps["cache"], "sequences", "at most by the KV cache"),
+        Figure("batch_cap_tpot_sequences", caps["tpot"], "sequences", "at most by the TPOT target (--tpot)"),
+        Figure(
+            "batch_cap_setting_sequences", caps["setting"], "sequences", "at most by the engine's limit of sequences"
+        ),
+        Figure(
+            "output_spread", spread_of(situation.load), "", "spread of answer lengths: standard deviation over mean"
+        ),
+        Figure("fill_wait_s", wait_s, "s", "a request would wait for a static batch to fill (needs --rate)"),
     )
 
 
@@ -254,15 +261,15 @@ def _reads(situation: Situation, batch: float) -> tuple[Figure, ...]:
             f"weights_at_batch_{b}_bytes",
             weights_per_token(s.tp, stages, b),
             "bytes",
-            f"weights read for a token at batch {b}",
+            f"weights read for one output token at batch {b}",
         )
         for b in TABLE
     )
     here = weights_per_token(s.tp, stages, max(1.0, batch)) + cached
     return (
         *shared,
-        Figure("kv_per_token_bytes", cached, "bytes", "KV read for a token at any batch"),
-        Figure("read_per_token_bytes", here, "bytes", "weights and KV read for a token at this batch"),
+        Figure("kv_per_token_bytes", cached, "bytes", "KV cache read for one output token, at any batch"),
+        Figure("read_per_token_bytes", here, "bytes", "weights and KV cache read for one output token at this batch"),
     )
 
 

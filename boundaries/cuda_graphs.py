@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import DATA, by_gain
+from infopt.boundaries.deciding import by_gain, checked_yaml, named_engine, on_by_default, unsure
 from infopt.boundaries.quantities import BATCH, Quantity, of_load
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps, variants
@@ -19,14 +19,14 @@ from infopt.errors import InfoptError
 from infopt.ledgers.cold_start import Span, Start, eager_step_s, load_s
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.step_constants import kernels_per_step
-from infopt.records import read_yaml
+from infopt.units import format_bytes_per_s
 
 # Vendors whose devices replay captured launches (CUDA and HIP graphs).
 VENDORS = frozenset({"nvidia", "amd"})
 COSTS = (
-    "shapes that change (new batch sizes, images, long prompts) run outside the graphs or are captured again",
-    "compiled code is bound to driver, architecture and engine version: part of the supply chain, rolled back with it",
-    "faults in captured kernels are harder to find: keep a start without graphs at hand",
+    "shapes that change (new batch sizes, images, long prompts) run without graphs or are captured again",
+    "compiled code depends on driver, device and engine version: ship and roll it back with them",
+    "faults in captured kernels are harder to find: keep a way to start without graphs",
 )
 MEASURE_STARTS = "start it with an empty and with a filled compile cache, and without graphs"
 MEASURE_EAGER = "the time per output token with and without graphs (vLLM --enforce-eager) at this batch"
@@ -41,19 +41,20 @@ def judge(situation: Situation) -> Judgement:
     data = _data()["engines"].get(s.engine.engine)
     if data is None or s.accelerator.vendor not in VENDORS or s.accelerator.processor:
         return Judgement(
-            "skip", None, f"{s.engine.engine} captures no graphs on {s.accelerator.name or s.accelerator.id}"
+            "skip", None, f"{named_engine(s)} captures no graphs on {s.accelerator.name or s.accelerator.id}"
         )
     if situation.memory.max_sequences == 0:
         return Judgement("impossible", None, "it does not fit, with or without graphs")
     if situation.load.eager and situation.curve:
-        text = "the given curve is of eager steps: what they would take with graphs has to be measured"
+        text = "--step-curve with --eager: what these steps would take with graphs has to be measured"
         return Judgement("measure", None, text, costs=COSTS, settle="the same step curve with graphs")
     start = start_of(s, situation.memory.stored_weights_bytes, situation.load.storage_bytes_per_s)
     gain = _gain(situation, data)
     verdict, reason = _verdict(situation, start, gain)
-    costs = COSTS + ((data["fused_text"],) if "fused_text" in data else ())
+    costs = (f"{on_by_default(s)}: {data['default']}", *COSTS)
+    costs += (data["fused_text"],) if "fused_text" in data else ()
     rule = Rule(
-        2, "less launch overhead, but compile time at the first start: measure cold and warm starts apart", None
+        2, "less launch overhead, but compile time at the first start; measure cold and warm starts apart", None
     )
     settle = MEASURE_EAGER if verdict == "measure" else ""
     if target is not None and verdict == "limited":
@@ -118,16 +119,18 @@ def _by_layer(row: dict[str, Any] | None, layers: int) -> Span:
 def _verdict(situation: Situation, start: Start, gain: Gain) -> tuple[Verdict, str]:
     """The gain decides; a start that only compiling makes too late takes `use` back to `limited`."""
     target, verdict = situation.load.targets.start_s, by_gain(gain, situation.steps.basis)
-    took = "takes" if situation.load.eager else "would take"
-    reason = f"without graphs a token {took} {gain.value:.2f}x as long at batch {situation.scenario.batch}"
+    took = "is" if situation.load.eager else "would be"
+    reason = f"without graphs (eager) TPOT {took} {gain.value:.2f}x as long at batch {situation.scenario.batch}"
     eager, warm, cold = start.eager_s.value, start.warm_s.value, start.cold_s.value
+    if verdict == "measure":
+        return verdict, f"{reason}; {unsure(gain, situation.steps.basis)}"
     if target is None or verdict not in ("use", "limited") or cold <= target:
         return verdict, reason
     if eager > target:
-        return verdict, f"{reason}; a start misses {target:.0f} s even without: {eager:.0f} s, mostly loading"
-    missed = f"a cold start takes {cold:.0f} s, {target:.0f} are allowed"
-    cure = f"keep the compile cache: {warm:.0f} s" if warm <= target else f"{eager:.0f} s without graphs"
-    return "limited", f"{gain.value:.2f}x a token, but {missed} ({cure})"
+        return verdict, f"{reason}; no start meets {target:.0f} s: {eager:.0f} s even without"
+    missed = f"a cold start takes {cold:.0f} s, allowed are {target:.0f} s"
+    cure = f"{warm:.0f} s if the compile cache is kept" if warm <= target else f"{eager:.0f} s without graphs"
+    return "limited", f"TPOT gains {gain.value:.2f}x, but {missed} ({cure})"
 
 
 def _figures(situation: Situation, data: dict[str, Any], start: Start) -> Iterator[Figure]:
@@ -135,30 +138,43 @@ def _figures(situation: Situation, data: dict[str, Any], start: Start) -> Iterat
     terms = situation.steps.terms_s(situation.batch, s.decode_context_tokens)
     if terms:
         share = terms["kernels"] / sum(terms.values())
-        yield Figure("kernels_share", share, "share", "fixed cost of kernels in a token's time, captured")
+        yield Figure(
+            "kernels_share", share, "share", "kernels' fixed cost, as part of a decode step's time with graphs"
+        )
     kernels, tpot_s = launches(s), situation.tpot_s()
-    yield Figure("kernels", kernels, "kernels", "launched for one step")
-    yield Figure("tpot_s", tpot_s, "s", "time per output token with graphs")
+    yield Figure("kernels", kernels, "kernels", "launched for one decode step")
+    yield Figure("tpot_s", tpot_s, "s", "TPOT with graphs")
     eager_s = tpot_s + eager_extra_s(situation, situation.steps, kernels, data)
-    yield Figure("tpot_eager_s", eager_s, "s", "the same, launched one by one")
-    yield Figure("launch_s", kernels * data["launch"]["value"], "s", "host time to launch a step's kernels")
-    yield Figure("graph_bytes", memory.graph_bytes, "bytes", "memory of the graphs on each device")
+    yield Figure("tpot_eager_s", eager_s, "s", "TPOT without graphs (eager)")
+    yield Figure(
+        "launch_s", kernels * data["launch"]["value"], "s", "host's time to launch the kernels of one decode step"
+    )
+    yield Figure("graph_bytes", memory.graph_bytes, "bytes", "memory that graphs take on each device")
     if s.engine.graphs_in_budget and memory.layout.kinds:
         grown = memory.layout.sequences(memory.kv_pool_bytes_per_gpu + memory.graph_bytes, s.context_tokens)
-        yield Figure("sequences_lost", grown - memory.max_sequences, "sequences", "that the graphs' memory would hold")
-    yield Figure("load_s", start.load.value, "s", "weights from storage (--storage-bandwidth; default 2 GB/s, assumed)")
+        yield Figure(
+            "sequences_lost", grown - memory.max_sequences, "sequences", "more that would fit in the graphs' memory"
+        )
+    yield Figure("load_s", start.load.value, "s", f"to read the weights at {_speed(situation)}")
     for name, span, text in (
-        ("start_cold_s", start.cold_s, "with compiling and capturing, nothing cached"),
-        ("start_warm_s", start.warm_s, "with the compile cache kept"),
-        ("start_eager_s", start.eager_s, "without graphs and compiling"),
+        ("start_cold_s", start.cold_s, "cold start: graphs, nothing cached"),
+        ("start_warm_s", start.warm_s, "warm start: graphs, compile cache kept"),
+        ("start_eager_s", start.eager_s, "start without graphs and compiling"),
     ):
-        yield Figure(name, span.value, "s", f"{text}; seen {span.low:.0f} to {span.high:.0f}")
-    yield Figure("start_target_s", situation.load.targets.start_s, "s", "allowed for a new replica (--start)")
+        yield Figure(name, span.value, "s", f"{text}; seen from {span.low:.0f} to {span.high:.0f} s")
+    yield Figure("start_target_s", situation.load.targets.start_s, "s", "allowed for a start (--start)")
+
+
+def _speed(situation: Situation) -> str:
+    """At which weights are read, and who says so."""
+    given = situation.load.storage_bytes_per_s
+    speed = format_bytes_per_s(given or float(_data()["load_bytes_per_s"]["value"]))
+    return f"{speed} (--storage-bandwidth)" if given else f"{speed} (assumed; --storage-bandwidth)"
 
 
 @cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "cold_start.yaml")
+    data: dict[str, Any] = checked_yaml("cold_start")
     return data
 
 

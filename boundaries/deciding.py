@@ -5,15 +5,20 @@ Where the step model is lent from another class, a verdict stands only if both e
 floor a gain is the most possible, so only `skip` and `limited` can stand: everything else must be measured.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infopt.boundaries.steps import Basis
 from infopt.boundaries.technique import Gain, Verdict
+from infopt.errors import InfoptError
+from infopt.ledgers.scenario import Scenario
 from infopt.records import read_yaml
 
 DATA = Path(__file__).resolve().parent / "data"
+# measured here or by the source; stated by its vendor, in its source code or in one of the three documents; or assumed
+KINDS = ("measured", "vendor", "source_code", "document", "assumed")
 MEASURE_STEPS = "--point batch=1,tpot=TIME (a measured time per output token; twice, at two batches, is better)"
 
 
@@ -25,8 +30,8 @@ def threshold(name: str) -> float:
 
 @cache
 def _thresholds() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "thresholds.yaml")
-    return data
+    found: dict[str, Any] = checked_yaml("thresholds")
+    return found
 
 
 def plain_verdict(ratio: float) -> Verdict:
@@ -46,8 +51,44 @@ def by_gain(gain: Gain, basis: Basis) -> Verdict:
     return verdict
 
 
+@cache
+def checked_yaml(name: str) -> Any:
+    """A file of data/, in which every value says what it is and where it is from.
+
+    Errors: InfoptError where a mapping with a `value` has no `source`, or no `kind` out of KINDS.
+    """
+    path = DATA / f"{name}.yaml"
+    found = read_yaml(path)
+    for where, row in _values(found, ""):
+        if not str(row.get("source", "")).strip():
+            raise InfoptError(f"{path}: {where} has no source")
+        if row.get("kind") not in KINDS:
+            raise InfoptError(f"{path}: the kind of {where} is none of {', '.join(KINDS)}")
+    return found
+
+
+def _values(node: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Mappings with a value, however deep, and their path."""
+    if isinstance(node, dict) and "value" in node:
+        yield where, node
+    elif isinstance(node, dict):
+        for key, below in node.items():
+            yield from _values(below, f"{where}.{key}".strip("."))
+
+
+def named_engine(s: Scenario) -> str:
+    """The engine as it writes itself, with its version."""
+    names: dict[str, str] = checked_yaml("engine_names")
+    return f"{names.get(s.engine.engine, s.engine.engine)} {s.engine_version}"
+
+
+def on_by_default(s: Scenario) -> str:
+    """That nothing need be switched on, for reasons and costs: the verdict is of keeping it."""
+    return f"on by default in {named_engine(s)}"
+
+
 def unsure(gain: Gain, basis: Basis) -> str:
     """Why a gain does not decide, for the reason of `measure`."""
     if basis == "floor":
         return "at most: bytes over bandwidth is all that is known"
-    return f"{gain.low:.2f}x to {gain.high:.2f}x: constants are lent"
+    return f"{gain.low:.2f}x to {gain.high:.2f}x with lent step constants"

@@ -42,14 +42,26 @@ def image_figures(situation: Situation) -> Iterator[Figure]:
     added_flop = float(prefill_flop(s.model, s.input_tokens) - prefill_flop(s.model, text))
     whole, without = (memory.layout.request_bytes(n) for n in (s.context_tokens, s.context_tokens - tokens))
     fewer = situation.changed(scenario=replace(s, context_tokens=s.context_tokens - tokens)).memory.max_sequences
-    yield Figure("image_prefill_flop", added_flop, "FLOP", f"of a prompt, for {tokens:,} image tokens")
-    yield Figure("image_prefill_share", added_flop / situation.compute.prefill_flop, "share", "of the prompt's FLOP")
+    yield Figure("image_prefill_flop", added_flop, "FLOP", f"prefill of one prompt's {tokens:,} image tokens")
+    yield Figure(
+        "image_prefill_share",
+        added_flop / situation.compute.prefill_flop,
+        "share",
+        "image tokens' part of the FLOP of a prompt",
+    )
     if situation.steps.shape is not None:
         steps = situation.steps
         added_s = steps.prompt_s(s.input_tokens) - steps.prompt_s(text)
-        yield Figure("image_prompt_s", added_s, "s", "machine time of a prompt, encoder left out")
-    yield Figure("image_kv_bytes", float(whole - without), "bytes", "of one sequence on one device")
-    yield Figure("sequences_lost_to_images", fewer - memory.max_sequences, "sequences", "that would fit without them")
+        yield Figure("image_prompt_s", added_s, "s", "prefill time of one prompt's image tokens, encoder left out")
+    yield Figure(
+        "image_kv_bytes", float(whole - without), "bytes", "KV cache of one prompt's image tokens on one device"
+    )
+    yield Figure(
+        "sequences_lost_to_images",
+        fewer - memory.max_sequences,
+        "sequences",
+        "more that would fit without image tokens",
+    )
     vision = 0 if s.text_only else s.model.extra_params.get("vision", 0)
     encoder_bytes = vision * s.weight_bits["vision"] / 8 / s.tp if vision else None
-    yield Figure("encoder_weights_bytes", encoder_bytes, "bytes", "on one device, loaded whether images come or not")
+    yield Figure("encoder_weights_bytes", encoder_bytes, "bytes", "image encoder on one device, images or not")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
-from infopt.boundaries.deciding import DATA, MEASURE_STEPS, by_gain
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, checked_yaml, unsure
 from infopt.boundaries.load import Offload, OffloadTier
 from infopt.boundaries.quantities import CONTEXT, RATE, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -31,7 +31,6 @@ from infopt.ledgers.offload import (
     weights_step_s,
 )
 from infopt.ledgers.scenario import Scenario
-from infopt.records import read_yaml
 
 GIB = 2**30
 # Devices whose own memory is the host's: host memory is no second home there.
@@ -39,10 +38,10 @@ HOST_MEMORY = frozenset({"lpddr", "ddr"})
 NAMES = {"dram": "host memory", "nvme": "NVMe", "remote": "the remote store"}
 MEASURE_REUSE = "--reuse-share SHARE (external prefix hits over queries, without hits in the device's own pool)"
 COSTS = (
-    "measure tail latency of restores beside decoding, and congestion of what the link also carries",
-    "what the tier holds after a node fails, and who may read prompts that lie there",
+    "measure tail latency of restores while others decode, and what else the link carries",
+    "settle what is kept when a machine fails, and who may read prompts that lie there",
 )
-NVME_COSTS = ("write amplification wears drives faster than the bytes written", "prompts rest on persistent media")
+NVME_COSTS = ("write amplification wears drives faster than these figures", "prompts stay on persistent media")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,14 @@ def judge(situation: Situation) -> Judgement:
     tier = tier_of(situation.scenario, offload, situation.memory.kv_pool_bytes_per_gpu)
     if not situation.steps.prompt_s(situation.scenario.input_tokens):
         return Judgement(
-            "measure", None, "what a prompt costs to compute is not known here", settle="--calibration FILE"
+            "measure", None, "how long a prompt takes to compute here is not known", settle="--calibration FILE"
         )
     use = use_of(situation, tier, 1.0 if offload.reuse_share is None else offload.reuse_share)
     gain = _gain(situation, use) if use.link is None or use.link < 1 else None
     verdict, reason = _verdict(situation, tier, use, gain)
-    rule = Rule(2, "offload expands the cache at a price; PCIe or the network must not become the bottleneck", None)
+    rule = Rule(
+        2, "offload makes the cache larger at a price; PCIe or the network must not become the bottleneck", None
+    )
     costs = (*COSTS, _data()["numa"]["text"]) + (NVME_COSTS if tier.name == "nvme" else ())
     settle = ""
     if verdict == "measure":
@@ -122,12 +123,12 @@ def _refused(situation: Situation, offload: Offload) -> Judgement | None:
     if memory.max_sequences == 0:
         over = max(0.0, memory.used_bytes_per_gpu - memory.capacity_bytes_per_gpu)
         step_s = weights_step_s(over, link_bytes_per_s(s))
-        text = f"it does not fit: a tier holds cached tokens; weights read from the host add {step_s:.1f} s to a step"
+        text = f"it does not fit: offload holds KV cache; weights read from the host would add {step_s:.1f} s to a step"
         return Judgement("impossible", None, text)
     if all(kind.state_slots for kind, _ in memory.layout.kinds):
         return Judgement("skip", None, "the model keeps no keys and values, only a state")
     if offload.tier == "dram" and (s.accelerator.processor or s.accelerator.memory_class in HOST_MEMORY):
-        return Judgement("skip", None, "the device's memory is the host's already: --offload nvme or remote")
+        return Judgement("skip", None, "the device's memory is the host's own: try --offload nvme or remote")
     circulating, free = circulating_tokens(situation), free_tokens(situation)
     if offload.reuse_share is None and circulating is not None and circulating <= free:
         text = f"all {circulating:,} tokens of shared prefixes fit into the pool ({free:,.0f} free): none leaves it"
@@ -150,7 +151,7 @@ def free_tokens(situation: Situation) -> float:
 def link_bytes_per_s(s: Scenario) -> float:
     """What copies reach between one device and its host."""
     link = s.accelerator.pcie
-    return link.bytes_per_s * _value("pcie_share") if link is not None else float(_data()["device"]["bytes_per_s"])
+    return link.bytes_per_s * _value("pcie_share") if link is not None else _value("device_bytes_per_s")
 
 
 def tier_of(s: Scenario, offload: Offload, pool_bytes: float) -> Tier:
@@ -211,37 +212,39 @@ def _verdict(situation: Situation, tier: Tier, use: Use, gain: Gain | None) -> t
     """The link first, then the gain, then the drives."""
     share, name = situation.load.offload.reuse_share, NAMES[tier.name]
     if gain is None:
-        prompts = "" if share is not None else " if every prompt lay there whole"
-        return "skip", f"restores ask for {use.link:.1f} times what the way to {name} moves at this rate{prompts}"
+        prompts = "" if share is not None else " (every prompt found whole)"
+        return "skip", f"at this rate restores need {use.link:.1f} times what the link to {name} moves{prompts}"
     by_itself = by_gain(gain, situation.steps.basis)
     if share is None:
         if by_itself == "skip":
-            return "skip", f"even a prompt found whole in {name} comes no sooner: {gain.value:.2f}x to the first token"
-        return "measure", f"up to {gain.value:.1f}x to the first token from {name}; how much is reused is not known"
+            return "skip", f"even a prompt found whole in {name} gains {gain.value:.2f}x in TTFT only"
+        return "measure", f"TTFT gains up to {gain.value:.1f}x from {name}; how much of prompts is reused is not known"
     if not use.tokens:
-        return "skip", f"not one block of {situation.memory.layout.block_tokens} tokens of a prompt is reused"
+        return "skip", f"less than one block ({situation.memory.layout.block_tokens} tokens) of a prompt is reused"
     reason = (
-        f"{use.tokens:,.0f} tokens a prompt from {name} in {_time(use.seconds)}: {gain.value:.2f}x to the first token"
+        f"{use.tokens:,.0f} tokens of a prompt come from {name} in {_time(use.seconds)}: TTFT gains {gain.value:.2f}x"
     )
+    if by_itself == "measure":
+        return "measure", f"{reason}; {unsure(gain, situation.steps.basis)}"
     if by_itself != "use":
         return by_itself, reason
     if use.link is not None and use.link > _value("busy_link"):
-        return "limited", f"{gain.value:.2f}x to the first token, but restores fill {use.link:.0%} of the way to {name}"
-    return _wear(tier, use) or ("use", reason)
+        return "limited", f"TTFT gains {gain.value:.2f}x, but restores fill {use.link:.0%} of the link to {name}"
+    return _wear(tier, use, gain.value) or ("use", reason)
 
 
-def _wear(tier: Tier, use: Use) -> tuple[Verdict, str] | None:
+def _wear(tier: Tier, use: Use, gain: float) -> tuple[Verdict, str] | None:
     """What writing does to drives."""
     if use.written is None or tier.write_bytes_per_s is None or tier.endurance_bytes is None:
         return None
     if use.written > tier.write_bytes_per_s:
         return (
             "limited",
-            f"{use.written / 1e9:.1f} GB/s would be written, the drives take {tier.write_bytes_per_s / 1e9:.1f}",
+            f"{use.written / 1e9:.1f} GB/s would be written, the drives take {tier.write_bytes_per_s / 1e9:.1f} GB/s",
         )
     years = drive_years(tier.endurance_bytes, use.written)
     if years is not None and years < _value("least_years"):
-        return "limited", f"the drives are worn after {years:.1f} years at this rate"
+        return "limited", f"TTFT gains {gain:.2f}x, but the drives are worn out after {years:.1f} years at this rate"
     return None
 
 
@@ -254,25 +257,32 @@ def _figures(situation: Situation, tier: Tier, use: Use) -> Iterator[Figure]:
     )
     per_token = replica_bytes(s, prompt) / prompt
     yield Figure(
-        "break_even_prefix_tokens", shortest, "tokens", "shortest prefix that is restored sooner than computed"
+        "break_even_prefix_tokens", shortest, "tokens", "shortest prefix that is restored sooner than computed again"
     )
     least = least_bytes_per_s(stored, recompute_s, tier.latency_s)
-    yield Figure("break_even_bytes_per_s", least, "bytes/s", "a device must read at least, for a whole prompt")
+    yield Figure("break_even_bytes_per_s", least, "bytes/s", "one device must read for a whole prompt to come sooner")
     yield Figure("offload_bytes_per_s", tier.bytes_per_s, "bytes/s", f"one device reads from {name}")
-    yield Figure("restore_s", restore_s(stored, tier.bytes_per_s, tier.latency_s), "s", "a whole prompt, link idle")
-    yield Figure("recompute_s", recompute_s, "s", "the same computed")
-    yield Figure("pool_tokens", pool * s.dp, "tokens", "in the devices' own pools")
+    yield Figure(
+        "restore_s",
+        restore_s(stored, tier.bytes_per_s, tier.latency_s),
+        "s",
+        f"to restore a whole prompt from {name}, link idle",
+    )
+    yield Figure("recompute_s", recompute_s, "s", "to compute a whole prompt")
+    yield Figure("pool_tokens", pool * s.dp, "tokens", "of KV cache in the devices' own pools")
     held = tier.capacity_bytes / per_token if tier.capacity_bytes else None
-    yield Figure("offload_tokens", held, "tokens", f"in {name}, copies of heads and latents on every rank counted")
-    yield Figure("offload_bytes", tier.capacity_bytes or None, "bytes", f"of {name}, all ranks together")
+    yield Figure("offload_tokens", held, "tokens", f"of KV cache in {name}, all devices together")
+    yield Figure("offload_bytes", tier.capacity_bytes or None, "bytes", f"taken of {name}, all devices together")
     if tier.name == "dram":
-        yield Figure("host_bytes_per_rank", tier.capacity_bytes / s.gpus, "bytes", "pinned by each rank")
+        yield Figure(
+            "host_bytes_per_rank", tier.capacity_bytes / s.gpus, "bytes", "of host memory pinned for each device"
+        )
     yield from _rate_figures(situation, tier, use, held)
     yield Figure(
         "weights_step_s_per_gib",
         weights_step_s(GIB, link_bytes_per_s(s)),
         "s",
-        "a step longer, for each GiB of weights kept in the host instead: read every step",
+        "added to every step by each GiB of weights kept in the host instead",
     )
 
 
@@ -281,20 +291,20 @@ def _rate_figures(situation: Situation, tier: Tier, use: Use, held: float | None
     new_bytes = replica_bytes(s, s.input_tokens) - (replica_bytes(s, use.tokens) if use.tokens else 0.0)
     if situation.load.offload.reuse_share is None:
         new_bytes = replica_bytes(s, s.input_tokens)
-    yield Figure("written_bytes_per_request", new_bytes, "bytes", "of prompt tokens not stored yet")
+    yield Figure("written_bytes_per_request", new_bytes, "bytes", "written per request: prompt tokens not stored yet")
     if rate is not None:
         new_tokens_per_s = rate * (s.input_tokens + s.output_tokens - situation.cached_tokens)
-        text = "until a token is overwritten: what is used again sooner needs no second home"
+        text = "until the devices' own pools are overwritten (reuse before: no offload)"
         yield Figure("pool_lifetime_s", situation.memory.kv_pool_tokens * s.dp / new_tokens_per_s, "s", text)
         if held is not None:
-            yield Figure("offload_lifetime_s", held / new_tokens_per_s, "s", "the same of the tier")
+            yield Figure("offload_lifetime_s", held / new_tokens_per_s, "s", f"until {NAMES[tier.name]} is overwritten")
         known = use.link if situation.load.offload.reuse_share is not None else None
-        yield Figure("link_share", known, "share", "of the way to the tier that restores take at this rate")
+        yield Figure("link_share", known, "share", f"of the link to {NAMES[tier.name]} that restores fill at this rate")
     if tier.endurance_bytes is not None:
         years = drive_years(tier.endurance_bytes, rate * new_bytes) if rate is not None else None
-        yield Figure("drive_years", years, "years", "until the drives are worn at this rate (--rate)")
+        yield Figure("drive_years", years, "years", "until the drives are worn out at this rate (--rate)")
         life = tier.endurance_bytes / new_bytes if new_bytes > 0 else None
-        yield Figure("requests_per_drive_life", life, "requests", "until the drives are worn")
+        yield Figure("requests_per_drive_life", life, "requests", "until the drives are worn out")
 
 
 def apply(situation: Situation, argument: str) -> Situation:
@@ -323,7 +333,7 @@ def _value(name: str) -> float:
 
 @cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "offload.yaml")
+    data: dict[str, Any] = checked_yaml("offload")
     return data
 
 

@@ -88,10 +88,10 @@ def _by_memory(before: Situation, after: Situation) -> tuple[Verdict, str]:
     s, name = before.scenario, after.scenario.kv_format
     fit, fit_after = before.memory.max_sequences, after.memory.max_sequences
     if fit_after == 0:
-        return "skip", f"no sequence fits, with a cache in {name} neither: weights or more devices first"
+        return "skip", f"no sequence fits, not with the cache in {name} either: smaller weights or more devices first"
     return (
         "use",
-        f"{fit_after:,} sequences fit in {name}, {fit:,} in {s.kv_format}; {s.batch_per_replica:,} are asked for",
+        f"{fit_after:,} sequences fit with the cache in {name}, {fit:,} with {s.kv_format}, of {s.batch_per_replica:,}",
     )
 
 
@@ -100,18 +100,18 @@ def _by_time(before: Situation, after: Situation, gain: Gain, slow: Row | None) 
     share, limit = before.memory.kv_share, threshold("kv_share")
     fit, fit_after = before.memory.max_sequences, after.memory.max_sequences
     by_time = by_gain(gain, before.basis_with(after))
-    stored = f"KV is {share:.1%} of memory" if share < limit else f"KV is {share:.0%} of memory"
+    stored = f"the KV cache is {share:.1%} of memory" if share < limit else f"the KV cache is {share:.0%} of memory"
     step = f"TPOT gains {gain.value:.2f}x"
     if share < limit and by_time != "use":
-        return "limited", f"{stored}, below {limit:.0%}; {step}"
+        return "limited", f"{stored}, below {limit:.0%}; {step} with {after.scenario.kv_format}"
     crowded = 2 * before.scenario.batch_per_replica > fit
     if by_time == "skip" and not crowded:
-        return "limited", f"{stored}, but {step} only, and {fit:,} sequences fit as it is"
+        return "limited", f"{stored}, but {step} only, and {fit:,} sequences fit already"
     if slow is not None:
         return "measure", f"{stored}; {slow.text}"
     if by_time == "measure" and not crowded:
         return "measure", f"{stored}; {step}, {unsure(gain, before.basis_with(after))}"
-    return "use", f"{stored}; {step}, {fit_after:,} sequences fit instead of {fit:,}"
+    return "use", f"{stored}; with {after.scenario.kv_format} {step}, {fit_after:,} sequences fit instead of {fit:,}"
 
 
 def _shown_gain(found: Decision) -> Gain | None:
@@ -126,12 +126,17 @@ def _shown_gain(found: Decision) -> Gain | None:
 
 def _figures(before: Situation, after: Situation) -> Iterator[Figure]:
     now, name = before.scenario.kv_format, after.scenario.kv_format
-    yield Figure("kv_share", before.memory.kv_share, "share", "KV of memory at this batch and context")
-    yield Figure("kv_share_of_step", before.bandwidth.kv_share_of_step, "share", "KV of the bytes of a step")
-    yield Figure("max_sequences", before.memory.max_sequences, "sequences", f"fit with {now}")
-    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", f"fit with {name}")
-    yield Figure("tpot_s", before.tpot_s(), "s", "time per output token now")
-    yield Figure("tpot_after_s", after.tpot_s(), "s", f"time per output token with {name}")
+    yield Figure("kv_share", before.memory.kv_share, "share", "KV cache's part of memory at this batch and context")
+    yield Figure(
+        "kv_share_of_step",
+        before.bandwidth.kv_share_of_step,
+        "share",
+        "KV cache's part of the bytes a decode step reads",
+    )
+    yield Figure("max_sequences", before.memory.max_sequences, "sequences", f"that fit with the cache in {now}")
+    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", f"that fit with the cache in {name}")
+    yield Figure("tpot_s", before.tpot_s(), "s", "TPOT now")
+    yield Figure("tpot_after_s", after.tpot_s(), "s", f"TPOT with the cache in {name}")
 
 
 def _other_figures(before: Situation, after: Situation) -> Iterator[Figure]:
@@ -142,11 +147,11 @@ def _other_figures(before: Situation, after: Situation) -> Iterator[Figure]:
             continue
         bits = cache_bits(other.scenario)
         slow = loss(before.scenario, name)
-        told = f"; {slow.text}" if slow is not None else ""
-        text = f"fit with {name} ({bits:g} bits with scales){told}"
+        told = "; slow here" if slow is not None else ""
+        text = f"that fit with the cache in {name} ({bits:g} bits with scales){told}"
         yield Figure(f"max_sequences_{name}", other.memory.max_sequences, "sequences", text)
         ratio = before.tpot_s() / other.tpot_s()
-        yield Figure(f"gain_{name}_ratio", ratio, "ratio", f"TPOT gain of {name} by bytes alone")
+        yield Figure(f"gain_{name}_ratio", ratio, "ratio", f"TPOT gain of a cache in {name} by bytes alone{told}")
 
 
 def _crossings(before: Situation) -> Iterator[Figure]:
@@ -155,19 +160,25 @@ def _crossings(before: Situation) -> Iterator[Figure]:
     allowed = limit * before.memory.capacity_bytes_per_gpu
     replica = math.ceil(allowed / page.request_bytes(s.context_tokens))
     batch = (replica - 1) * s.dp + 1
-    yield Figure("share_limit_batch", batch, "sequences", f"KV reaches {limit:.0%} of memory at this context")
+    yield Figure(
+        "share_limit_batch", batch, "sequences", f"at once make the KV cache {limit:.0%} of memory at this context"
+    )
 
     def reached(context: int) -> bool:
         return s.batch_per_replica * float(page.request_bytes(context)) >= allowed
 
     low, high = 1, int(CONTEXT.high(before))
     if not reached(high):
-        yield Figure("share_limit_context", None, "tokens", f"KV reaches {limit:.0%} of memory at this batch: never")
+        yield Figure(
+            "share_limit_context", None, "tokens", f"of context that make the KV cache {limit:.0%} of memory: none"
+        )
         return
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle) else (middle, high)
-    yield Figure("share_limit_context", high, "tokens", f"KV reaches {limit:.0%} of memory at this batch")
+    yield Figure(
+        "share_limit_context", high, "tokens", f"of context that make the KV cache {limit:.0%} of memory at this batch"
+    )
 
 
 def _costs(found: Decision) -> Iterator[str]:
@@ -175,9 +186,13 @@ def _costs(found: Decision) -> Iterator[str]:
     if after is None:
         return
     now, name = before.scenario.kv_format, after.scenario.kv_format
-    yield f"precision of the cache falls from {now} to {name}: test long contexts and long answers"
+    yield f"KV cache precision falls from {now} to {name}: test long contexts and long answers"
     if found.slow is not None:
         yield found.slow.text
+    others = {name: slow.text for name in formats(before.scenario) if (slow := loss(before.scenario, name)) is not None}
+    others.pop(name, None)
+    for text in dict.fromkeys(others.values()):
+        yield f"{', '.join(other for other in others if others[other] == text)}: {text}"
     if not read_of(before.scenario):
         yield _unread(before.scenario)
     yield from notes(before.scenario)
@@ -188,12 +203,12 @@ def _rule(share: float, before: Situation, verdict: Verdict | None, gain: Gain |
     why = ""
     if verdict == "use" and says == "limited":
         why = "the rule counts what is stored; "
-        why += "the batch does not fit" if not before.fits else "a step reads the cache for every token"
+        why += "this batch does not fit" if not before.fits else "every decode step reads the cache"
     elif verdict == "limited" and says == "use":
-        why = f"the step gains {gain.value:.2f}x only and the room is not needed at this batch" if gain else ""
+        why = f"TPOT gains {gain.value:.2f}x only and this batch does not need the room" if gain else ""
     elif verdict == "measure":
-        why = "the rule has no word on kernels that may lose on this device"
-    return Rule(1, "below about 10 % of memory the gain is limited", says, why)
+        why = "the rule says nothing of kernels that may be slower on this device"
+    return Rule(1, "a KV cache below about 10% of memory leaves little to gain", says, why)
 
 
 def target(situation: Situation, argument: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import DATA, MEASURE_STEPS, by_gain, threshold
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, checked_yaml, named_engine, threshold
 from infopt.boundaries.kv_offload import link_bytes_per_s
 from infopt.boundaries.quantities import BATCH, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -25,17 +25,15 @@ from infopt.ledgers.lora import adapter_width, largest_slots, rank_width, slots_
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import distinct_experts
 from infopt.profiles.engines import version_key
-from infopt.records import read_yaml
+from infopt.units import format_bytes
 
-GIB = 2**30
 BYTES_PER_ELEMENT = 2.0
 COSTS = (
-    "where adapters come from, what each may do, and whether it passed quality and safety tests: a malicious one "
-    "shares the process",
-    "the router must know which replica holds an adapter; loading and evicting them needs a policy",
-    "concurrency, tokens and cost have to be counted per tenant",
-    "a new base model makes every adapter be trained and tested again",
-    "models of different bases in one process fragment memory and fail together: deploy those apart",
+    "check origin, rights, quality and safety of every adapter: a malicious one shares the process",
+    "the router must know which replica holds which adapter; loading and evicting need a policy",
+    "count concurrency, tokens and cost per tenant",
+    "a new base model means training and testing every adapter again",
+    "deploy models of different bases apart: in one process they fragment memory and fail together",
 )
 
 
@@ -66,18 +64,20 @@ def judge(situation: Situation) -> Judgement:
     data = _data()["engines"].get(s.engine.engine)
     if data is None:
         return Judgement(
-            "measure", None, f"whether {s.engine.engine} serves adapters is not known", settle="its manual"
+            "measure", None, f"whether {named_engine(s)} serves adapters is not known", settle="its manual"
         )
     held = slots_of(situation)
     if held.width <= 0:
-        return Judgement("skip", None, "no matrix of this model that engines adapt is known")
+        return Judgement("skip", None, "this model has no matrix that engines are known to adapt")
     if situation.memory.max_sequences == 0:
         return Judgement("impossible", None, "the base model does not fit with one sequence")
     after = _with_slots(situation, held)
     gain = _gain(situation, held)
     if asked.slots is None and asked.models is None:
         one = held.rank_bytes / held.slots
-        text = f"no adapters given (--adapters N --rank R); a slot of rank {held.rank} takes {_size(one)}"
+        text = (
+            f"no adapters given (--adapters N --rank R); a slot of rank {held.rank} takes {format_bytes(one)} a device"
+        )
         return Judgement("skip", None, text, tuple(_figures(situation, after, held)), COSTS, _rule())
     verdict, reason = _verdict(situation, after, held, gain)
     costs = (*COSTS, *_engine_costs(s, held))
@@ -86,7 +86,7 @@ def judge(situation: Situation) -> Judgement:
 
 
 def _rule() -> Rule:
-    return Rule(2, "adapters on one base save weight memory, but need governance and share one failure domain", None)
+    return Rule(2, "adapters on one base save weight memory, but need governance and fail together", None)
 
 
 def slots_of(situation: Situation) -> Slots:
@@ -157,7 +157,7 @@ def _extra_s(situation: Situation, steps: Steps, held: Slots) -> float | None:
 
 def _verdict(situation: Situation, after: Situation, held: Slots, gain: Gain) -> tuple[Verdict, str]:
     """Memory first, then the gain."""
-    batch, size = situation.scenario.batch_per_replica, _size(held.rank_bytes)
+    batch, size = situation.scenario.batch_per_replica, format_bytes(held.rank_bytes)
     left, before = after.memory.max_sequences, situation.memory.max_sequences
     what = f"{held.slots} slots of rank {held.rank} take {size} on each device"
     if left == 0:
@@ -168,10 +168,10 @@ def _verdict(situation: Situation, after: Situation, held: Slots, gain: Gain) ->
     if verdict == "measure" and gain.low >= threshold("worth_ratio"):
         verdict = "use"
     if verdict != "use":
-        return verdict, f"{held.models} models on one base at {gain.value / held.models:.2f} of its speed"
+        return verdict, f"{held.models} models share one base at {gain.value / held.models:.2f}x of its speed"
     if left < min(batch, before):
         return "limited", f"{what}: {left:,} sequences fit instead of {before:,}, {batch:,} are asked for"
-    return "use", f"{held.models} models on one deployment; {what}, {left:,} sequences still fit"
+    return "use", f"{held.models} models share one deployment; {what}, {left:,} sequences still fit"
 
 
 def _too_large(situation: Situation, held: Slots, what: str) -> tuple[Verdict, str]:
@@ -180,7 +180,10 @@ def _too_large(situation: Situation, held: Slots, what: str) -> tuple[Verdict, s
     if held.experts and since is not None and version_key(s.engine_version) >= version_key(since):
         without = slots_bytes(rank_width(s, False), held.slots, held.rank, BYTES_PER_ELEMENT)
         if _with_slots(situation, replace(held, rank_bytes=without)).memory.max_sequences:
-            return "limited", f"{what} with routed experts: too much; {_size(without)} without (target modules)"
+            return (
+                "limited",
+                f"{what} with routed experts, which is too much; {format_bytes(without)} without (target modules)",
+            )
     experts = " with routed experts" if held.experts else ""
     return "impossible", f"{what}{experts}: not one sequence fits beside them"
 
@@ -191,7 +194,7 @@ def _engine_costs(s: Scenario, held: Slots) -> Iterator[str]:
     if data["default_rank"] is not None and held.own_rank > data["default_rank"]:
         yield f"adapters of rank {held.own_rank} are refused at the default of {data['default_rank']}"
     if held.experts:
-        yield "every routed expert has its slots, whether or not an adapter touches it (restrict the target modules)"
+        yield "every routed expert has its slots, even if no adapter touches it (restrict the target modules)"
     elif s.model.experts:
         yield "routed experts are not adapted: adapters trained on them cannot be loaded"
     if held.models > held.slots:
@@ -203,34 +206,41 @@ def _engine_costs(s: Scenario, held: Slots) -> Iterator[str]:
 def _figures(situation: Situation, after: Situation, held: Slots) -> Iterator[Figure]:
     s, before, left = situation.scenario, situation.memory, after.memory
     yield Figure("adapter_bytes", held.adapter_bytes, "bytes", "one whole adapter at its own rank, 16 bit")
-    yield Figure("slots", held.slots, "slots", "adapters in memory at once")
-    yield Figure("reserved_rank", held.rank, "rank", "that memory is taken for")
-    yield Figure("slots_bytes", held.rank_bytes, "bytes", "of all slots on each device")
+    yield Figure("slots", held.slots, "slots", "for adapters in device memory at once")
+    yield Figure("reserved_rank", held.rank, "rank", "rank the engine reserves memory for")
+    yield Figure("slots_bytes", held.rank_bytes, "bytes", "all slots together on each device")
     if held.experts:
         without = slots_bytes(rank_width(s, False), held.slots, held.rank, BYTES_PER_ELEMENT)
         yield Figure(
-            "slots_without_experts_bytes", without, "bytes", "the same with attention and shared parts adapted only"
+            "slots_without_experts_bytes", without, "bytes", "all slots on each device, routed experts not adapted"
         )
-    yield Figure("kv_tokens_lost", (before.kv_pool_tokens - left.kv_pool_tokens) * s.dp, "tokens", "of the cache pool")
-    yield Figure("max_sequences", before.max_sequences, "sequences", "fit without adapters")
-    yield Figure("max_sequences_after", left.max_sequences, "sequences", "fit beside the slots")
+    yield Figure(
+        "kv_tokens_lost",
+        (before.kv_pool_tokens - left.kv_pool_tokens) * s.dp,
+        "tokens",
+        "of KV cache that the slots displace",
+    )
+    yield Figure("max_sequences", before.max_sequences, "sequences", "that fit without adapters")
+    yield Figure("max_sequences_after", left.max_sequences, "sequences", "that fit beside the slots")
     reserved = s.batch_per_replica * before.layout.request_bytes(s.context_tokens) if before.layout.kinds else 0.0
     most = largest_slots(held.width, held.rank, before.kv_pool_bytes_per_gpu - reserved, BYTES_PER_ELEMENT)
-    yield Figure("largest_slots", most, "slots", "of this rank that leave the batch its cache")
+    yield Figure("largest_slots", most, "slots", "at most of this rank, the batch keeping its KV cache")
     tpot_s, extra_s = situation.tpot_s(), _extra_s(situation, situation.steps, held)
     kept = tpot_s / (tpot_s + extra_s) if extra_s is not None else float(_data()["throughput_ratio"]["value"])
-    yield Figure("tpot_s", tpot_s, "s", "time per output token of the base")
-    yield Figure("tpot_after_s", tpot_s / kept, "s", "the same with adapters in every step; 0.5 to 0.92 was measured")
+    yield Figure("tpot_s", tpot_s, "s", "TPOT of the base alone")
+    yield Figure(
+        "tpot_after_s", tpot_s / kept, "s", "TPOT with adapters (measured: 0.5 to 0.92 of the throughput is kept)"
+    )
     if s.model.experts == 0:
         flop_share = held.rank * adapter_width(s, False) / s.model.params_active
-        yield Figure("extra_flop_share", flop_share, "share", "products of an adapter beside those of the model")
-    yield Figure("shared_gpus", s.gpus, "devices", "for all models on one base")
-    yield Figure("separate_gpus", s.gpus * held.models, "devices", "with a deployment for each model")
+        yield Figure("extra_flop_share", flop_share, "share", "FLOP an adapter adds to those of the model")
+    yield Figure("shared_gpus", s.gpus, "devices", "that serve all models on one base")
+    yield Figure("separate_gpus", s.gpus * held.models, "devices", "that a deployment for each model would take")
     saved = (held.models - 1) * before.stored_weights_bytes
-    yield Figure("weights_saved_bytes", saved, "bytes", "of weights that are not held again")
+    yield Figure("weights_saved_bytes", saved, "bytes", "of weights that are not held a second time")
     if held.models > held.slots:
         swap_s = held.adapter_bytes / link_bytes_per_s(s)
-        yield Figure("swap_s", swap_s, "s", "to copy an adapter that waits in host memory into a slot")
+        yield Figure("swap_s", swap_s, "s", "to copy an adapter from host memory into a slot")
 
 
 def apply(situation: Situation, argument: str) -> Situation:
@@ -245,13 +255,9 @@ def apply(situation: Situation, argument: str) -> Situation:
     return after.changed(used=(*situation.used, TECHNIQUE.id))
 
 
-def _size(size_bytes: float) -> str:
-    return f"{size_bytes / GIB:.2f} GiB"
-
-
 @cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "lora.yaml")
+    data: dict[str, Any] = checked_yaml("lora")
     return data
 
 

@@ -33,8 +33,8 @@ TIMES = 2.0
 BASIS_TEXT: dict[Basis, str] = {
     "curve": "measured",
     "estimate": "estimated",
-    "assumed": "with lent constants",
-    "floor": "at least: the floor",
+    "assumed": "lent constants",
+    "floor": "at least",
 }
 
 
@@ -62,10 +62,10 @@ def judge(situation: Situation) -> Judgement:
     """What twice the bandwidth gains at the batch there is, and what else would."""
     found = decide(situation)
     before = found.before
-    figures = [Figure("effective_batch", found.batch, "sequences", "meet in one step")]
+    figures = [Figure("effective_batch", found.batch, "sequences", "decode in one step")]
     if found.batch < threshold("least_batch"):
         figures += [*_devices(found), *_mixture(found)]
-    costs = ("faster devices cost more per hour; a mixture is another model: its quality must be tested anew",)
+    costs = ("faster devices cost more per hour; a mixture is another model, whose quality must be tested anew",)
     settle = MEASURE_STEPS if found.verdict == "measure" else ""
     rule = _rule(found)
     return Judgement(
@@ -80,14 +80,15 @@ def decide(situation: Situation) -> Decision:
     after = with_bandwidth(before, TIMES)
     gain = before.gain_over(after, "tpot", lambda here, there: before.tpot_s(here, batch) / after.tpot_s(there, batch))
     least = threshold("least_batch")
-    doubled = f"twice the bandwidth gains {gain.value:.2f}x"
+    shared = f"{batch:,.3g} sequences share a step" if batch > 1 else "one sequence has a step to itself"
+    doubled = f"twice the bandwidth gains {gain.value:.2f}x in TPOT"
     if not before.memory.max_sequences:
         return Decision("skip", "no sequence fits: memory is missing, not bandwidth", before, batch, gain)
     if batch >= least:
-        reason = f"batch {batch:,.3g} is not below {least:g}: tune the batch first; {doubled}"
+        reason = f"{shared}, {least:g} or more: tune the batch first; {doubled}"
         return Decision("skip", reason, before, batch, gain)
     verdict = by_gain(gain, before.basis_with(after))
-    return Decision(verdict, f"batch {batch:,.3g} is below {least:g}; {doubled}", before, batch, gain)
+    return Decision(verdict, f"{shared}, fewer than {least:g}; {doubled}", before, batch, gain)
 
 
 def with_bandwidth(situation: Situation, times: float) -> Situation:
@@ -121,17 +122,18 @@ def _priced(found: Decision, other: Situation, name: str) -> Iterator[Figure]:
     s, where = other.scenario, name.replace("-", "_")
     device = s.accelerator
     if not other.memory.max_sequences:
-        yield Figure(f"tpot_{where}_s", None, "s", f"{s.gpus} x {device.id}: no sequence fits")
+        yield Figure(f"tpot_{where}_s", None, "s", f"TPOT on {s.gpus} x {device.id}: no sequence fits")
         return
     tpot_s = other.tpot_s(batch=found.batch)
-    text = f"time per token on {s.gpus} x {device.id}, {device.bandwidth_bytes_per_s / 1e12:.2f} TB/s each"
+    where_text = f"{s.gpus} x {device.id}"
+    text = f"TPOT on {where_text}, {device.bandwidth_bytes_per_s / 1e12:.2f} TB/s each"
     yield Figure(f"tpot_{where}_s", tpot_s, "s", f"{text} ({BASIS_TEXT[other.steps.basis]})")
     hour = None if device.usd_per_hour is None else device.usd_per_hour * s.gpus
-    yield Figure(f"price_{where}_usd_per_hour", hour, "usd/h", "of all of them")
+    yield Figure(f"price_{where}_usd_per_hour", hour, "usd/h", f"price of {where_text}")
     # Replicas that do not step together answer side by side.
     at_once = found.batch * s.dp / s.sharing_replicas
     tokens = None if hour is None else usd_per_million_tokens(hour, at_once / tpot_s)
-    yield Figure(f"cost_{where}_usd_per_million", tokens, "usd", "of a million output tokens at this batch")
+    yield Figure(f"cost_{where}_usd_per_million", tokens, "usd", f"price of a million output tokens on {where_text}")
 
 
 def _mixture(found: Decision) -> Iterator[Figure]:
@@ -140,15 +142,15 @@ def _mixture(found: Decision) -> Iterator[Figure]:
     if s.model.experts:
         first = next(run.feed_forward for run in s.model.runs if run.feed_forward.experts)
         end = all_experts_batch(first.experts, first.experts_per_token)
-        yield Figure("all_experts_batch", end, "tokens", "of a step read every expert: the mixture saves no more")
+        yield Figure("all_experts_batch", end, "tokens", "in a step from which it reads every expert: no bytes saved")
         return
     ledger = before.bandwidth
     kv = ledger.kv_bytes_per_step * found.batch / s.batch_per_replica
     share = active_share_as_half(ledger.weight_bytes_per_step, kv, found.batch)
-    text = "of its weights a mixture of the same size may use per token to read as little as half the bytes"
+    text = "active part with which a mixture of this size halves the bytes read"
     yield Figure("mixture_active_share", share, "share", text)
     active = None if share is None else share * s.model.params_active
-    yield Figure("mixture_active_params", active, "params", "that is, active parameters")
+    yield Figure("mixture_active_params", active, "params", "that is, active in such a mixture")
     for model in similar_mixtures(s.model):
         yield from _example(found, model)
 
@@ -163,7 +165,7 @@ def similar_mixtures(model: ModelProfile) -> list[ModelProfile]:
 
 def _example(found: Decision, model: ModelProfile) -> Iterator[Figure]:
     before, name = found.before, model.id.rpartition("/")[2].lower().replace("-", "_").replace(".", "_")
-    size = f"{model.id}, {model.params_total / 1e9:.0f}B of which {model.params_active / 1e9:.1f}B active"
+    size = f"{model.id}, {model.params_active / 1e9:.1f}B of {model.params_total / 1e9:.0f}B active"
     try:
         other = with_model(before, model)
         holds = other.memory.max_sequences
@@ -175,9 +177,9 @@ def _example(found: Decision, model: ModelProfile) -> Iterator[Figure]:
         return
     ratio = before.tpot_s(batch=found.batch) / other.tpot_s(batch=found.batch)
     basis = before.basis_with(other)
-    yield Figure(f"mixture_{name}_ratio", ratio, "ratio", f"TPOT now over that of {size} ({BASIS_TEXT[basis]})")
+    yield Figure(f"mixture_{name}_ratio", ratio, "ratio", f"TPOT gain of {size} ({BASIS_TEXT[basis]})")
     end = _loses_batch(before, other)
-    text = f"from which a step of {model.id} takes as long as now"
+    text = f"from which {model.id} gains no TPOT"
     yield Figure(f"mixture_{name}_ends_batch", end, "sequences", text)
 
 
@@ -233,11 +235,16 @@ def _models() -> tuple[ModelProfile, ...]:
 
 def _rule(found: Decision) -> Rule:
     says: Verdict | None = "use" if found.batch < threshold("least_batch") else None
-    why = ""
+    why = "" if says else "the batch is 4 or more"
     if says == "use" and found.verdict != "use":
-        why = f"a step waits for more than bytes here: twice the bandwidth gains {found.gain.value:.2f}x only"
+        why = f"a step waits for more than bytes, so twice the bandwidth gains {found.gain.value:.2f}x only"
+        if not found.before.memory.max_sequences:
+            why = "no sequence fits, so memory is missing first"
     return Rule(
-        1, "effective batch below 4 that cannot rise: more bandwidth or an MoE beats tuning the batch", says, why
+        1,
+        "tune the batch, unless the effective batch is below 4 and cannot rise: then more bandwidth or an MoE",
+        says,
+        why,
     )
 
 

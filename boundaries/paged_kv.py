@@ -11,7 +11,7 @@ buffers already, more room changes nothing: `limited`. Engines without pages spl
 
 from dataclasses import replace
 
-from infopt.boundaries.deciding import plain_verdict
+from infopt.boundaries.deciding import named_engine, plain_verdict
 from infopt.boundaries.quantities import BATCH, LONGEST_CONTEXT_TOKENS, Quantity
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
@@ -23,9 +23,9 @@ from infopt.ledgers.traffic import traffic
 # Document 3 claims this many times the requests.
 CLAIMED = (2.0, 4.0)
 NOT_SOLVED = (
-    "which replica a request goes to, and whether prefixes are reused across replicas: the router decides",
-    "offload to host memory or disk, transfers between prefill and decode workers: other components",
-    "isolation of tenants and their billing: blocks carry no owner",
+    "which replica gets a request, and reuse of prefixes across replicas (the router's part)",
+    "offload to host memory or disk, transfers between prefill and decode workers",
+    "isolation of tenants and their billing (blocks carry no owner)",
 )
 
 
@@ -55,14 +55,16 @@ class Room:
 
 def judge(situation: Situation) -> Judgement:
     """Sequences that fit in blocks against those in buffers of the whole context."""
-    s, rule = situation.scenario, "2-4 times the requests of one GPU"
+    s, rule = situation.scenario, "paging serves 2-4 times the requests of one GPU"
     shared = situation.load.prefix.shared_tokens
     if shared is not None and shared < 0:
         raise InfoptError(f"--shared-prefix {shared} tokens: at least 0")
     if s.engine.windows == "cells":
-        reason = f"{s.engine.engine} splits its context evenly over its slots (-c over -np): no pages per sequence"
-        unified = ("--kv-unified lets slots share one buffer: the same room, but all stop when it is full",)
-        return Judgement("impossible", None, reason, costs=unified, rule=Rule(3, rule, None, "no pages here"))
+        reason = f"{named_engine(s)} splits its context evenly over its slots (-c over -np): it has no pages"
+        unified = ("--kv-unified lets slots share one buffer of the same size; all stop when it is full",)
+        return Judgement(
+            "impossible", None, reason, costs=unified, rule=Rule(3, rule, None, "this engine has no pages")
+        )
     if all(kind.state_slots for kind, _ in situation.memory.layout.kinds):
         return Judgement("skip", None, "the model keeps no keys and values, only a state of fixed size")
     here = room(situation)
@@ -71,8 +73,8 @@ def judge(situation: Situation) -> Judgement:
     gain = _gain(here)
     verdict = _verdict(situation, here, gain)
     says: Verdict = "use" if gain.value >= CLAIMED[0] else "limited"
-    why = f"it holds where buffers reserve {CLAIMED[0]:g} to {CLAIMED[1]:g} times what is used"
-    costs = (*_costs(situation, here), *(f"not solved: {text}" for text in NOT_SOLVED))
+    why = f"that holds where buffers reserve {CLAIMED[0]:g} to {CLAIMED[1]:g} times what is used"
+    costs = (*_costs(situation, here), *(f"not solved by it: {text}" for text in NOT_SOLVED))
     reason = _reason(situation, here, gain)
     return Judgement(verdict, gain, reason, _figures(situation, here), costs, Rule(3, rule, says, why))
 
@@ -138,28 +140,29 @@ def _verdict(situation: Situation, here: Room, gain: Gain) -> Verdict:
 def _reason(situation: Situation, here: Room, gain: Gain) -> str:
     s = situation.scenario
     most, batch = max(here.paged, here.shared), s.batch_per_replica
-    sides = f"{most:,.0f} sequences instead of {here.buffers:,.0f} in buffers of {s.context_tokens:,} tokens"
+    sides = f"{most:,.0f} sequences fit, {here.buffers:,.0f} in buffers of {s.context_tokens:,} tokens"
     if gain.value < 1:
         return f"{sides}: blocks of {situation.memory.layout.block_tokens:,} tokens round up more than they save"
     if batch <= here.buffers:
-        return f"{sides}, but {batch:,} fit either way"
+        return f"{sides}; a batch of {batch:,} fits either way"
     if s.context_tokens <= s.input_tokens + s.output_tokens:
-        return f"{sides}; buffers of all {RESERVED.high(situation):,.0f} positions would hold {here.longest:,.0f}"
+        return f"{sides}, {here.longest:,.0f} in buffers of all {RESERVED.high(situation):,.0f} positions"
     return sides
 
 
 def _costs(situation: Situation, here: Room) -> tuple[str, ...]:
     s, load, costs = situation.scenario, situation.load, []
+    costs.append(f"nothing to switch on: {named_engine(s)} always pages")
     rounding = 1 - here.logical_bytes / here.held_bytes
     if rounding >= 0.01:
         block = situation.memory.layout.block_tokens
-        costs.append(f"rounding to blocks of {block:,} tokens takes {rounding:.0%} of what is held")
+        costs.append(f"rounding to blocks of {block:,} tokens takes {rounding:.0%} of the KV cache held")
     if here.paged > s.max_num_seqs:
         costs.append(f"the engine's limit of {s.max_num_seqs:,} sequences is below what fits")
     if here.at_end < here.paged:
-        costs.append(f"only {here.at_end:,.0f} fit if all reach their ends at once: the rest is preempted")
+        costs.append(f"only {here.at_end:,.0f} fit if all answers end at once: the rest is preempted")
     if load.prefix.shared_tokens and load.prefix.prefixes is None:
-        costs.append("one shared prefix assumed: --prefixes")
+        costs.append("one shared prefix assumed (--prefixes)")
     return tuple(costs)
 
 
@@ -172,21 +175,28 @@ def _figures(situation: Situation, here: Room) -> tuple[Figure, ...]:
             f"reserved_for_{ratio:g}x_tokens",
             reserved_for(situation, here, ratio),
             "tokens",
-            f"reserved a buffer make paging worth {ratio:g}x",
+            f"reserved per buffer, from which paging holds {ratio:g}x the sequences",
         )
         for ratio in CLAIMED
     )
     return (
-        Figure("sequences_reserved", here.buffers, "sequences", f"fit in buffers of {s.context_tokens:,} tokens"),
-        Figure("sequences_longest", here.longest, "sequences", "fit in buffers of all positions of the model"),
+        Figure(
+            "sequences_reserved",
+            here.buffers,
+            "sequences",
+            f"fit in buffers of {s.context_tokens:,} tokens (no paging)",
+        ),
+        Figure(
+            "sequences_longest", here.longest, "sequences", "fit in buffers of the model's longest context (no paging)"
+        ),
         Figure("sequences_paged", here.paged, "sequences", "fit in blocks, answers half done on average"),
-        Figure("sequences_at_end", here.at_end, "sequences", "fit in blocks, all at their ends"),
-        Figure("sequences_shared", here.shared, "sequences", "fit with common prefixes held once"),
-        Figure("held_tokens", here.held_tokens, "tokens", "mean length of a resident sequence"),
-        Figure("reserved_waste_share", waste, "share", "of a buffer is empty on average"),
-        Figure("rounding_share", rounding, "share", "of the blocks held is rounding and padding"),
-        Figure("block_tokens", layout.block_tokens, "tokens", "of the smallest block"),
-        Figure("shared_bytes", here.shared_bytes, "bytes", "of a common prefix in whole blocks, one rank"),
+        Figure("sequences_at_end", here.at_end, "sequences", "fit in blocks, all answers at their ends"),
+        Figure("sequences_shared", here.shared, "sequences", "fit in blocks, shared prefixes held once"),
+        Figure("held_tokens", here.held_tokens, "tokens", "mean length of a running sequence"),
+        Figure("reserved_waste_share", waste, "share", "of such a buffer is empty on average"),
+        Figure("rounding_share", rounding, "share", "of the blocks in use is rounding and padding"),
+        Figure("block_tokens", layout.block_tokens, "tokens", "in the smallest block"),
+        Figure("shared_bytes", here.shared_bytes, "bytes", "of a shared prefix in whole blocks, on one device"),
         *claimed,
     )
 

@@ -2,8 +2,9 @@
 
     gain = output tokens/s (best other placement) / output tokens/s (present one)        at this batch
 With a TPOT target: of the placements that meet it the one with the most tokens/s; if the present one misses it, the
-gain is that of TPOT. Sequences that do not fit at once wait, and their wait counts as theirs. `use` means: change to the placement named; `skip`: the present one is the best. Figures follow
-document 2's seven steps (boundaries/parallelism_steps.py). Times of placements: boundaries/placements.py.
+gain is that of TPOT. Sequences that do not fit at once wait, and their wait counts as theirs. `use` means: change to
+the placement named; `skip`: the present one is the best. Figures follow document 2's seven steps
+(boundaries/parallelism_steps.py). Times of placements: boundaries/placements.py.
 """
 
 import re
@@ -135,30 +136,38 @@ def _reason(choice: Choice, best: Placed) -> str:
     here, gain = choice.here, choice.gain
     if gain is None:
         return f"{best.name} holds {best.max_sequences:,} sequences of this context, {here.name} none"
-    what = "tokens/s" if gain.metric == "throughput" else "shorter TPOT"
+    what = "throughput" if gain.metric == "throughput" else "in TPOT"
     if not choice.meets:
-        return f"{here.name} alone meets the TPOT target: {best.name} takes {1e3 * best.waited_s(best.steps):.1f} ms"
-    if choice.verdict == "skip":
         return (
-            f"{here.name} is right for batch {here.batch}: {best.name}, the best other, gives {gain.value:.2f}x {what}"
+            f"{here.name} alone meets the TPOT target: {best.name} would take {1e3 * best.waited_s(best.steps):.1f} ms"
         )
+    if choice.verdict == "skip":
+        return f"{here.name} is right for batch {here.batch}: with the best other, {best.name}, {_compared(gain)}"
     if here.sums_unmeasured or best.sums_unmeasured:
         engine = here.scenario.engine.engine
         return (
-            f"{engine} was measured on one device: {best.name} instead of {here.name} may give {gain.value:.2f}x {what}"
+            f"{engine} was only measured on one device; {best.name} instead of {here.name} may give "
+            f"{gain.value:.2f}x {what}"
         )
     if gain.value < 1:
-        possible = f"but {gain.low:.2f} to {gain.high:.2f} is possible"
-        return f"{here.name} seems right: {best.name}, the best other, gives {gain.value:.2f}x, {possible}"
-    waits = f", {best.waiting:.0f} of them waiting" if best.waiting else ""
-    range_ = f" ({gain.low:.2f} to {gain.high:.2f})" if choice.verdict == "measure" else ""
+        possible = f"but a gain of {gain.low:.2f}x to {gain.high:.2f}x is possible"
+        return f"{here.name} seems right: with the best other, {best.name}, {_compared(gain)}, {possible}"
+    waits = f", of which {best.waiting:.0f} wait" if best.waiting else ""
+    range_ = f" ({gain.low:.2f}x to {gain.high:.2f}x)" if choice.verdict == "measure" else ""
     return f"{best.name} instead of {here.name}: {gain.value:.2f}x{range_} {what} at batch {here.batch}{waits}"
+
+
+def _compared(gain: Gain) -> str:
+    """What the other placement would make of the present figure."""
+    if gain.metric == "throughput":
+        return f"throughput is {gain.value:.2f}x"
+    return f"TPOT is {1 / gain.value:.2f}x as long"
 
 
 def _nowhere(situation: Situation) -> str:
     s, fewest = situation.scenario, fewest_devices(situation)
     needed = f"the fewest are {fewest}" if fewest else "nor do 64"
-    gpus = f"{s.gpus} GPUs" if s.gpus > 1 else "one GPU"
+    gpus = f"{s.gpus} devices" if s.gpus > 1 else "one device"
     return f"no placement of {gpus} holds one sequence of {s.context_tokens:,} tokens; {needed}"
 
 
@@ -166,12 +175,13 @@ def _alone(situation: Situation, here: Placed) -> str:
     """Nothing to choose from: what more devices would do."""
     s = situation.scenario
     if s.gpus > 1:
-        return f"{here.name} is the only placement of {s.gpus} GPUs that holds the model"
+        return f"{here.name} is the only placement of {s.gpus} devices that holds the model"
     wider = [option for option in candidates(situation, 2) if option.holds and option.scenario.tp == 2]
     if not wider:
-        return f"one GPU holds {here.max_sequences:,} sequences: nothing to split"
-    ratio = here.tpot_s(here.steps) / wider[0].tpot_s(wider[0].steps)
-    return f"one GPU holds {here.max_sequences:,} sequences: nothing to split; a second with tp 2: {ratio:.2f}x on TPOT"
+        return f"one device holds {here.max_sequences:,} sequences: nothing to split"
+    ratio = here.waited_s(here.steps) / wider[0].waited_s(wider[0].steps)
+    held = f"one device holds {here.max_sequences:,} sequences: nothing to split"
+    return f"{held}; a second with tp 2 would gain {ratio:.2f}x in TPOT"
 
 
 def _costs(here: Placed, best: Placed) -> tuple[str, ...]:
@@ -179,15 +189,15 @@ def _costs(here: Placed, best: Placed) -> tuple[str, ...]:
     s = best.scenario
     found = []
     if theirs > ours:
-        found.append(f"{best.name}: one user waits {1e3 * theirs:.1f} ms per token instead of {1e3 * ours:.1f}")
+        found.append(f"{best.name}: TPOT {1e3 * theirs:.1f} ms instead of {1e3 * ours:.1f}")
     if best.max_sequences < here.max_sequences:
-        found.append(f"{best.name} holds {best.max_sequences:,} sequences instead of {here.max_sequences:,}")
+        found.append(f"{best.name}: {best.max_sequences:,} sequences fit instead of {here.max_sequences:,}")
     if best.groups > max(1, here.groups):
-        found.append("requests must be routed: prefix hits depend on who goes where")
+        found.append("requests must be routed: prefix hits depend on where each goes")
     if s.sharing_replicas > 1:
-        found.append("replicas that share experts step together: idle ones run along, one lost stops all")
+        found.append("replicas that share experts step together: idle ones run along, and losing one stops all")
     if s.tp * s.pp > max(here.scenario.tp * here.scenario.pp, 1):
-        found.append("a lost GPU stops a larger group")
+        found.append("a lost device stops a larger group")
     return tuple(found)
 
 
@@ -197,12 +207,15 @@ def _rule(situation: Situation, here: Placed, verdict: Verdict) -> Rule:
     one = placed(situation, s.gpus, 1, 1, 1, 1)
     if one.held_by_replica * s.gpus >= s.batch:
         divided = here.scenario.tp * here.scenario.pp > 1
-        text, says = "one GPU holds the model and the target cache: replicas, not TP", "use" if divided else "skip"
+        text, says = (
+            "where one GPU holds the model and the KV cache asked for, replicas, not TP",
+            "use" if divided else "skip",
+        )
     else:
         inside = 1 < s.tp <= machine and (s.pp == 1 or s.gpus > machine)
-        text = "more than one GPU is needed: TP inside the fast links, PP across machines, replicas for throughput"
+        text = "where one GPU is not enough, TP inside the fast links, PP across machines, replicas for throughput"
         says = "skip" if inside else "use"
-    why = "" if verdict == says else "it names neither batch nor link, and the best placement turns at both"
+    why = "" if verdict == says else "batch and link, which it leaves out, decide which placement is best"
     return Rule(2, text, cast(Verdict, says), why)
 
 
@@ -217,7 +230,9 @@ def apply(situation: Situation, argument: str) -> Situation:
     if asked:
         groups, tp, pp, dp, ep = (asked.get(name, 1) for name in DEGREES)
         if groups * tp * pp * dp != s.gpus:
-            raise InfoptError(f"--with parallelism: {argument} is {groups * tp * pp * dp} GPUs, but {s.gpus} are given")
+            raise InfoptError(
+                f"--with parallelism: {argument} is {groups * tp * pp * dp} devices, but {s.gpus} are given"
+            )
         chosen = placed(situation, groups, tp, pp, dp, ep)
         chosen.scenario.check()
     else:
@@ -263,7 +278,7 @@ LINK_BANDWIDTH = Quantity(
 )
 TECHNIQUE = Technique(
     id="parallelism",
-    name="parallelism",
+    name="Parallelism",
     ledger="memory, bandwidth, links",
     order=6,
     judge=judge,

@@ -32,15 +32,17 @@ def figures(situation: Situation, here: Placed, holding: int) -> tuple[Figure, .
     """All of them, in the order of the steps."""
     steps = (one_device, tensor_parallel, pipeline, replicas, experts, context, split)
     found = [figure for step in steps for figure in step(situation, here)]
-    return (*found, Figure("placements", holding, "placements", "of these GPUs that hold a sequence"))
+    return (*found, Figure("placements", holding, "placements", "of these devices that hold a sequence"))
 
 
 def one_device(situation: Situation, here: Placed) -> Iterator[Figure]:
     """1. Whether one device holds weights and cache."""
     one = _placed(situation, 1, 1, 1)
     held = one.held_by_replica if one is not None else 0
-    yield Figure("one_gpu_max_sequences", held, "sequences", "1. of this context that one GPU holds beside the weights")
-    yield Figure("fewest_gpus", _fewest(Unloaded(situation)), "GPUs", "1. that hold one sequence")
+    yield Figure("one_gpu_max_sequences", held, "sequences", "one device: sequences that fit beside the weights")
+    yield Figure(
+        "fewest_gpus", _fewest(Unloaded(situation)), "devices", "fewest that hold the weights and one sequence"
+    )
 
 
 @lru_cache(maxsize=64)
@@ -61,20 +63,20 @@ def tensor_parallel(situation: Situation, here: Placed) -> Iterator[Figure]:
         one = one.unbounded()
         tpot_s = one.tpot_s(one.steps)
         first_s = first_s or tpot_s * tp
-        fits = "" if one.max_sequences >= s.batch else ", were there memory for it"
+        fits = "" if one.max_sequences >= s.batch else ", if memory held it"
+        yield Figure(f"tpot_tp{tp}_s", tpot_s, "s", f"tp {tp}: TPOT at this batch{fits}")
         yield Figure(
-            f"tpot_tp{tp}_s", tpot_s, "s", f"2. time per output token of {tp} GPU{'s'[: tp > 1]} at this batch{fits}"
+            f"tp{tp}_efficiency_share", first_s / (tp * tpot_s), "share", f"tp {tp}: speed-up over the devices it takes"
         )
-        yield Figure(f"tp{tp}_efficiency", first_s / (tp * tpot_s), "share", "2. speed-up over the GPUs it takes")
     wire, width = group_wire(wires, max(2, s.tp)), s.tp if s.tp > 1 else 2
     if wire is not None and width in allowed_tensor_parallel(s.model, width):
-        kind = f"2. of one GPU, one direction ({wire.kind.kind})"
+        kind = f"link: of one device, one direction ({wire.kind.kind})"
         yield Figure("link_bytes_per_s", wire.bytes_per_s, "bytes/s", kind)
         sums_s = float(layer_sums_s(wires, s.model, width, here.resident / s.dp))
-        yield Figure("step_all_reduce_s", sums_s, "s", f"2. of a decode step at tp {width}: two sums a layer")
+        yield Figure("step_all_reduce_s", sums_s, "s", f"tp {width}: all-reduces of one decode step, two a layer")
         yield Figure(
             "link_break_even_bytes_per_s", _link_break_even(situation, width), "bytes/s",
-            f"2. below it tp {width} has a longer TPOT than 2 x tp {width // 2}",
+            f"link: below it tp {width} has a longer TPOT than 2 x tp {width // 2}",
         )  # fmt: skip
 
 
@@ -106,20 +108,28 @@ def pipeline(situation: Situation, here: Placed) -> Iterator[Figure]:
         return
     chunks, tpot_s = piped.chunks, piped.tpot_s(piped.steps)
     share = (stages - 1) / (chunks + stages - 1)
-    what = f"{stages} stages of tp {together // stages}"
-    yield Figure("pipeline_tpot_s", tpot_s, "s", f"3. time per output token of {what}: a token passes all of them")
-    yield Figure("pipeline_tokens_per_s", piped.rate_per_s(piped.steps), "tokens/s", f"3. of {what}")
-    yield Figure("pipeline_bubble_share", share, "share", f"3. of a lone prompt in {chunks} chunk{'s'[: chunks > 1]}")
-    idle = 1 - min(1.0, piped.resident / stages)
-    yield Figure("pipeline_idle_share", idle, "share", "3. of stages at this batch: fewer sequences than stages")
+    what = f"{piped.name}"
+    yield Figure("pipeline_tpot_s", tpot_s, "s", f"{what}: TPOT, a token passes all stages")
+    yield Figure("pipeline_tokens_per_s", piped.rate_per_s(piped.steps), "tokens/s", f"{what}: throughput")
     yield Figure(
-        "pipeline_longest_stage_ratio", longest_stage_ratio(piped.scenario), "ratio", "3. its layers over the mean"
+        "pipeline_bubble_share",
+        share,
+        "share",
+        f"{what}: bubble, idle part of a lone prompt in {chunks} chunk{'s'[: chunks > 1]}",
+    )
+    idle = 1 - min(1.0, piped.resident / stages)
+    yield Figure("pipeline_idle_share", idle, "share", f"{what}: part of its stages idle at this batch")
+    yield Figure(
+        "pipeline_longest_stage_ratio",
+        longest_stage_ratio(piped.scenario),
+        "ratio",
+        f"{what}: layers of the longest stage over the mean",
     )
     yield Figure(
         "pipeline_hops_s",
         piped.links.hops_s(max(1.0, piped.resident / stages)),
         "s",
-        "3. between its stages, beyond what the step times hold",
+        f"{what}: hops between stages, beyond what step times hold",
     )
 
 
@@ -130,14 +140,20 @@ def replicas(situation: Situation, here: Placed) -> Iterator[Figure]:
     if pair is None:
         return
     for placement, name in zip(pair, ("group", "replicas"), strict=True):
-        yield Figure(f"{name}_tokens_per_s", placement.rate_per_s(placement.steps), "tokens/s", f"4. {placement.name}")
-        yield Figure(f"{name}_tpot_s", placement.tpot_s(placement.steps), "s", f"4. {placement.name}")
-        yield Figure(f"{name}_max_sequences", placement.max_sequences, "sequences", f"4. {placement.name}")
+        yield Figure(
+            f"{name}_tokens_per_s", placement.rate_per_s(placement.steps), "tokens/s", f"{placement.name}: throughput"
+        )
+        yield Figure(f"{name}_tpot_s", placement.tpot_s(placement.steps), "s", f"{placement.name}: TPOT")
+        yield Figure(
+            f"{name}_max_sequences", placement.max_sequences, "sequences", f"{placement.name}: sequences that fit"
+        )
         lost = 1 / (placement.groups * (1 if s.model.experts else placement.scenario.dp))
-        yield Figure(f"{name}_lost_share", lost, "share", f"4. of capacity that goes with one GPU of {placement.name}")
+        yield Figure(f"{name}_lost_share", lost, "share", f"{placement.name}: capacity lost with one device")
     linked = situation.load.links
     batch = _replica_batch(Unloaded(situation), linked.link_bytes_per_s, situation.load.chunk_tokens)
-    yield Figure("replicas_batch", batch, "sequences", f"4. from it on {pair[1].name} serve more than {pair[0].name}")
+    yield Figure(
+        "replicas_batch", batch, "sequences", f"{pair[1].name}: batch from which it serves more than {pair[0].name}"
+    )
 
 
 def _wide_and_narrow(situation: Situation) -> tuple[Placed, Placed] | None:
@@ -176,43 +192,49 @@ def experts(situation: Situation, here: Placed) -> Iterator[Figure]:
     wire = group_wire(spread.links.wires, ranks)
     if wire is not None:
         one_s = spread.links.one_exchange_s(wire, ranks, tokens)
-        yield Figure(
-            "expert_exchange_s", one_s, "s", f"5. out and back in one of {layers} layers, {ranks} ranks, dp {ranks}"
-        )
+        yield Figure("expert_exchange_s", one_s, "s", f"ep {ranks}: exchange out and back in one of {layers} layers")
     yield Figure(
-        "expert_imbalance", spread.imbalance(tokens), "ratio", "5. busiest rank over the mean, even routing: the least"
+        "expert_imbalance_ratio", spread.imbalance(tokens), "ratio", f"ep {ranks}: busiest rank over the mean, at least"
     )
     hit = distinct_experts(shape.experts, shape.experts_per_token, tokens)
     read = sum(block.expert_bytes * hit for stage in shape.stages for block in stage.experts)
     yield Figure(
-        "expert_bytes_per_step", float(read), "bytes", f"5. a rank reads of {hit:.0f} distinct experts a layer"
+        "expert_bytes_per_step",
+        float(read),
+        "bytes",
+        f"ep {ranks}: read by a rank in a step, {hit:.0f} distinct experts a layer in all",
     )
-    yield Figure("expert_parallel_tpot_s", spread.tpot_s(spread.steps), "s", f"5. {spread.name}")
+    yield Figure("expert_parallel_tpot_s", spread.tpot_s(spread.steps), "s", f"{spread.name}: TPOT")
     yield Figure(
-        "expert_parallel_max_sequences", spread.max_sequences, "sequences", f"5. {spread.name}: caches are not copied"
+        "expert_parallel_max_sequences", spread.max_sequences, "sequences", f"{spread.name}: sequences that fit"
     )
-    yield Figure("present_max_sequences", here.max_sequences, "sequences", f"5. {here.name}")
+    yield Figure("present_max_sequences", here.max_sequences, "sequences", f"{here.name}: sequences that fit now")
 
 
 def context(situation: Situation, here: Placed) -> Iterator[Figure]:
     """6. Context parallelism pays where attention is most of a prompt, or a prompt alone breaks the target."""
     s = situation.scenario
     attention = attention_share(situation, s.input_tokens)
-    yield Figure("attention_share_of_prefill", attention, "share", f"6. of the FLOP of {s.input_tokens:,} tokens")
+    yield Figure("attention_share_of_prefill", attention, "share", "prefill: attention's part of the FLOP of a prompt")
     half = _turn(lambda tokens: attention_share(situation, tokens) - 0.5, 16.0, float(MOST_PROMPT_TOKENS))
     yield Figure(
         "context_parallel_tokens",
         half,
         "tokens",
-        "6. prompt of which attention is half; context parallelism not before",
+        "context parallelism: shortest prompt of which attention is half",
     )
     steps = here.steps
     prompt_s = here.prompt_s(steps)
-    yield Figure("prompt_s", prompt_s or None, "s", f"6. machine time of one prompt on {here.name}")
+    yield Figure("prompt_s", prompt_s or None, "s", f"prefill: time of one prompt on {here.name}")
     target_s = situation.load.targets.ttft_s
     if target_s is not None and prompt_s:
         longest = _turn(lambda tokens: steps.prompt_s(tokens) - target_s, 1.0, float(MOST_PROMPT_TOKENS))
-        yield Figure("longest_prompt_tokens", longest, "tokens", "6. computed within the TTFT target on an idle group")
+        yield Figure(
+            "longest_prompt_tokens",
+            longest,
+            "tokens",
+            "prefill: longest prompt within the TTFT target, nothing else running",
+        )
 
 
 def attention_share(situation: Situation, tokens: float) -> float:
@@ -228,28 +250,38 @@ def split(situation: Situation, here: Placed) -> Iterator[Figure]:
     size = float(model_cache(s.model, s.kv).kv_bytes_per_sequence(s.input_tokens))
     prompt_s = here.prompt_s(steps)
     lanes = s.tp * s.pp
-    yield Figure("kv_transfer_bytes", size, "bytes", "7. cache of one prompt")
-    yield Figure("kv_transfer_network_s", float(send_s(wires.between, size / lanes)), "s", f"7. {_network(situation)}")
+    yield Figure("kv_transfer_bytes", size, "bytes", "prefill/decode split: KV cache of one prompt, to be sent")
+    yield Figure(
+        "kv_transfer_network_s",
+        float(send_s(wires.between, size / lanes)),
+        "s",
+        f"prefill/decode split: to send it {_network(situation)}",
+    )
     if wires.inside is not None:
-        yield Figure("kv_transfer_link_s", float(send_s(wires.inside, size / lanes)), "s", "7. inside a machine")
+        yield Figure(
+            "kv_transfer_link_s",
+            float(send_s(wires.inside, size / lanes)),
+            "s",
+            "prefill/decode split: to send it inside a machine",
+        )
     tpot_s, stall_s = here.tpot_s(steps), here.stall_s(steps)
     if not prompt_s:
         return
     decode_s = s.output_tokens * (tpot_s - stall_s) / here.resident
     ratio = prompt_s / decode_s
     whole = ceil(1 + max(ratio, 1 / ratio))
-    yield Figure("stall_share_of_tpot", stall_s / tpot_s, "share", "7. prompts of others: what a split removes")
-    yield Figure("split_tpot_s", tpot_s - stall_s, "s", "7. time per output token without them")
-    yield Figure("prefill_per_decode_gpu", ratio, "ratio", "7. GPUs for prompts over GPUs for decoding, both busy")
+    yield Figure("stall_share_of_tpot", stall_s / tpot_s, "share", "prefill/decode split: part of TPOT that it removes")
+    yield Figure("split_tpot_s", tpot_s - stall_s, "s", "prefill/decode split: TPOT with it")
     yield Figure(
-        "replicas_for_split", whole, "replicas", "7. from so many groups on the split comes out even: enough scale"
+        "prefill_per_decode_gpu", ratio, "ratio", "prefill/decode split: devices for prefill over those for decode"
     )
+    yield Figure("replicas_for_split", whole, "replicas", "prefill/decode split: groups needed to divide them so")
 
 
 def _network(situation: Situation) -> str:
     wire = wires_here(situation).between
-    said = "given" if situation.load.links.network_bytes_per_s else "assumed: --network gives it"
-    return f"to another machine over {wire.bytes_per_s / 1e9:.0f} GB/s a GPU ({said})"
+    said = "--network" if situation.load.links.network_bytes_per_s else "assumed; --network"
+    return f"at {wire.bytes_per_s / 1e9:.0f} GB/s ({said})"
 
 
 def _placed(situation: Situation, groups: int, tp: int, pp: int, dp: int = 1, ep: int = 1) -> Placed | None:

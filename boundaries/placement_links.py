@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import DATA
+from infopt.boundaries.deciding import checked_yaml
 from infopt.boundaries.situation import Situation
 from infopt.hardware.links import link_kind
 from infopt.ledgers.links import (
@@ -29,12 +29,11 @@ from infopt.ledgers.links import (
 )
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.step_constants import StepConstants
-from infopt.records import read_yaml
 
 
 @cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "parallelism.yaml")
+    data: dict[str, Any] = checked_yaml("parallelism")
     return data
 
 

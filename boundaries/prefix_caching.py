@@ -13,7 +13,7 @@ Ignored: prefixes written for the first time, popularity that drifts, attention 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, plain_verdict
+from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, named_engine, plain_verdict
 from infopt.boundaries.load import Prefix
 from infopt.boundaries.prefix_gains import (
     capacity_gain,
@@ -32,10 +32,10 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
 from infopt.errors import InfoptError
 from infopt.ledgers.prefix_cache import saved_flop
-from infopt.units import parse_tokens
+from infopt.units import format_bytes, parse_tokens
 
 MEASURE_SHARED = "--shared-prefix TOKENS, or --hit-share SHARE (a server's prefix hits over its queries, in tokens)"
-RULE = "the gain is at most duplicated prefill FLOP over all FLOP; random prefixes gain almost nothing"
+RULE = "the gain is at most the FLOP of duplicated prefill over all FLOP; random prefixes gain almost nothing"
 MOST_PREFIXES = 100_000
 # Of two verdicts on two gains, what is sure to pay goes before what may.
 BEST_FIRST: tuple[Verdict, ...] = ("use", "measure", "limited", "skip", "impossible")
@@ -93,7 +93,7 @@ def _unknown(situation: Situation, figures: bool) -> Judgement:
     if verdict == "skip" and gain is not None:
         reason = f"even prompts that are all prefix gain {gain.value:.2f}x only"
         return Judgement("skip", None, reason, shown, rule=rule)
-    reason = "what prompts share is not known; the figures are of prompts that are all prefix"
+    reason = "what prompts share is not known; gain and figures are of prompts that are all prefix"
     costs = tuple(_costs(situation, most))
     return Judgement("measure", None, reason, shown, costs, Rule(1, RULE, None), MEASURE_SHARED)
 
@@ -107,16 +107,16 @@ def _no_hit(situation: Situation, reuse: Reuse) -> str:
 def _verdict(situation: Situation, reuse: Reuse) -> tuple[Verdict, Gain | None, str]:
     """Latency decides below saturation, throughput from there; without a rate the better of the two."""
     s, rate, basis = situation.scenario, situation.load.traffic.rate_per_s, situation.steps.basis
-    hits = f"{reuse.cached_tokens / s.input_tokens:.0%} of prompt tokens hit"
+    hits = f"{reuse.cached_tokens / s.input_tokens:.0%} of prompt tokens are cached"
     if not situation.fits and reuse.sequences >= s.batch_per_replica:
         room = reuse.sequences / max(1, situation.memory.max_sequences)
         return "use", Gain(room, room, room, "sequences"), f"{s.batch} sequences fit only if they share their prefix"
     if situation.steps.shape is None:
-        return "measure", None, f"{hits}, but nothing is known of the time of a prompt here"
+        return "measure", None, f"{hits}, but how long a prompt takes here is not known"
     if rate is not None:
         return _at_rate(situation, reuse, rate, hits)
     ttft, throughput = first_token_gain(situation, reuse), throughput_gain(situation, reuse)
-    sooner, through = f"first token {ttft.value:.3g}x sooner", f"throughput {throughput.value:.2f}x"
+    sooner, through = f"TTFT gains {ttft.value:.3g}x", f"throughput {throughput.value:.2f}x"
     early, full = by_gain(ttft, basis), by_gain(throughput, basis)
     if BEST_FIRST.index(early) < BEST_FIRST.index(full):
         return early, ttft, f"{hits}: {sooner}, {through}"
@@ -128,13 +128,13 @@ def _at_rate(situation: Situation, reuse: Reuse, rate_per_s: float, hits: str) -
     basis, (before, after) = situation.steps.basis, saturations_per_s(situation, reuse, situation.steps)
     if rate_per_s < min(before, after):
         ttft = first_token_gain(situation, reuse)
-        sooner = f"first token {ttft.value:.3g}x sooner"
+        sooner = f"TTFT gains {ttft.value:.3g}x"
         return by_gain(ttft, basis), ttft, f"{hits}: {sooner}; below saturation throughput stays as it is"
     capacity = capacity_gain(situation, reuse)
     if rate_per_s < before:
         fullest = f"affinity gives one replica {reuse.hot_spot:.2g}x its share"
-        return "skip", capacity, f"{fullest}, which {rate_per_s:.3g} requests/s saturate"
-    reason = f"{hits}: saturates at {after:.3g} requests/s, without it at {before:.3g}"
+        return "skip", capacity, f"{fullest}, which saturates it at {rate_per_s:.3g} requests/s"
+    reason = f"{hits}: saturated at {after:.3g} requests/s, without reuse at {before:.3g}"
     return by_gain(capacity, basis), capacity, reason
 
 
@@ -147,37 +147,39 @@ def _flop_share(situation: Situation, cached_tokens: float) -> float:
 def _figures(situation: Situation, reuse: Reuse) -> Iterator[Figure]:
     s, steps = situation.scenario, situation.steps
     batch, after = fitting(situation), with_reuse(situation, reuse)
-    yield Figure("cached_tokens", reuse.cached_tokens, "tokens", "of a prompt are found on average")
-    yield Figure("hit_share", reuse.cached_tokens / s.input_tokens, "share", "of prompt tokens are found")
+    yield Figure("cached_tokens", reuse.cached_tokens, "tokens", "of a prompt found in the cache on average")
+    yield Figure("hit_share", reuse.cached_tokens / s.input_tokens, "share", "of prompt tokens found in the cache")
     if reuse.found_share is not None:
         yield Figure(
             "found_share", reuse.found_share, "share", f"of requests find their prefix ({_assumed(situation)})"
         )
     flop_share = _flop_share(situation, reuse.whole_tokens)
-    yield Figure("ceiling_flop_share", flop_share, "share", "of all FLOP are duplicated prefill, every prefix found")
-    yield Figure("saved_flop", saved_flop(s.model, reuse.cached_tokens), "FLOP", "of one prompt saved")
-    yield Figure("tpot_s", situation.tpot_s(steps, batch), "s", "time per output token without it")
-    yield Figure("tpot_after_s", after.tpot_s(steps, batch), "s", "with it: prompts of others take less")
+    yield Figure(
+        "ceiling_flop_share", flop_share, "share", "of all FLOP saved if every prefix is found (document 1's ceiling)"
+    )
+    yield Figure("saved_flop", saved_flop(s.model, reuse.cached_tokens), "FLOP", "saved of one prompt on average")
+    yield Figure("tpot_s", situation.tpot_s(steps, batch), "s", "TPOT without reuse")
+    yield Figure("tpot_after_s", after.tpot_s(steps, batch), "s", "TPOT with reuse: prompts of others take less of it")
     if steps.shape is None:
         return
     all_hit = situation.changed(cached_tokens=float(reuse.whole_tokens))
     time_share = 1 - machine_s(all_hit, steps, batch) / machine_s(situation, steps, batch)
     before_s, after_s = ttft_s(situation, steps, batch), ttft_s(after, steps, batch)
     before, most = saturations_per_s(situation, reuse, steps)
-    yield Figure("ceiling_time_share", time_share, "share", "of machine time is: decode waits for memory, not FLOP")
-    yield Figure("ttft_s", before_s, "s", "first token without it")
-    yield Figure("ttft_after_s", after_s, "s", "first token with it")
-    yield Figure("saved_ttft_s", before_s - after_s, "s", "of the first token saved")
+    yield Figure("ceiling_time_share", time_share, "share", "of machine time saved if every prefix is found")
+    yield Figure("ttft_s", before_s, "s", "TTFT without reuse")
+    yield Figure("ttft_after_s", after_s, "s", "TTFT with reuse")
+    yield Figure("saved_ttft_s", before_s - after_s, "s", "TTFT saved")
     full = throughput_ratio(situation, reuse, steps)
-    yield Figure("throughput_ratio", full, "ratio", "throughput with it over without, the batch always full")
-    yield Figure("saturation_rate_per_s", before, "requests/s", "are the most without it")
-    yield Figure("saturation_rate_after_per_s", most, "requests/s", "are the most with it: more sequences fit, too")
+    yield Figure("throughput_ratio", full, "ratio", "throughput with reuse over without, the batch always full")
+    yield Figure("saturation_rate_per_s", before, "requests/s", "rate at which it is saturated without reuse")
+    yield Figure("saturation_rate_after_per_s", most, "requests/s", "rate at which it is saturated with reuse")
 
 
 def _assumed(situation: Situation) -> str:
     prefix = situation.load.prefix
     if prefix.prefixes is None:
-        return "one prefix assumed: --prefixes"
+        return "one assumed: --prefixes"
     alike = "all alike assumed: --prefix-skew" if prefix.skew is None else f"Zipf {prefix.skew:g}"
     return f"{prefix.prefixes:,} prefixes, {alike}"
 
@@ -185,14 +187,16 @@ def _assumed(situation: Situation) -> str:
 def _memory_figures(situation: Situation, reuse: Reuse) -> Iterator[Figure]:
     memory = situation.memory
     pool, held = memory.kv_pool_bytes_per_gpu, reuse.prefixes * reuse.prefix_bytes
-    yield Figure("block_tokens", reuse.block_tokens, "tokens", "hits are whole multiples of it")
+    yield Figure("block_tokens", reuse.block_tokens, "tokens", "in a block: only whole blocks are found")
     yield Figure("whole_tokens", reuse.whole_tokens, "tokens", "of a shared prefix in whole blocks")
-    yield Figure("prefix_bytes", reuse.prefix_bytes, "bytes", "hold one prefix on one device")
-    yield Figure("held_bytes", held, "bytes", f"hold all prefixes, of a pool of {pool / 2**30:.3g} GiB")
-    yield Figure("remembered_requests", reuse.remembered, "requests", "are remembered by a replica")
-    yield Figure("max_sequences", memory.max_sequences, "sequences", "fit without sharing blocks")
-    yield Figure("max_sequences_after", reuse.sequences, "sequences", "fit when they share their prefixes' blocks")
-    yield Figure("sequences_beside_all", _beside_all(situation, reuse), "sequences", "fit beside all prefixes")
+    yield Figure("prefix_bytes", reuse.prefix_bytes, "bytes", "KV cache of one prefix on one device")
+    yield Figure("held_bytes", held, "bytes", f"KV cache of all prefixes on one device, of {format_bytes(pool)}")
+    yield Figure("remembered_requests", reuse.remembered, "requests", "whose prompts one replica keeps in its cache")
+    yield Figure("max_sequences", memory.max_sequences, "sequences", "that fit without sharing blocks")
+    yield Figure("max_sequences_after", reuse.sequences, "sequences", "that fit when they share their prefixes' blocks")
+    yield Figure(
+        "sequences_beside_all", _beside_all(situation, reuse), "sequences", "that fit if all prefixes are to stay"
+    )
     if reuse.hot_spot > 1:
         yield Figure("hot_spot_ratio", reuse.hot_spot, "ratio", "load of the fullest replica over the mean, at best")
 
@@ -205,7 +209,7 @@ def _beside_all(situation: Situation, reuse: Reuse) -> int:
 
 def _costs(situation: Situation, reuse: Reuse) -> Iterator[str]:
     s, routing = situation.scenario, situation.load.prefix.routing
-    yield "privacy: a fast first token tells that someone sent the same prefix; separate tenants by salt or pool"
+    yield "privacy: a short TTFT tells that someone sent the same prefix; separate tenants by salt or pool"
     if s.dp > 1 and routing == "affinity":
         yield f"routing: the fullest of {s.dp} replicas gets {reuse.hot_spot:.2f}x its share, more if hashed"
     elif s.dp > 1:
@@ -214,13 +218,13 @@ def _costs(situation: Situation, reuse: Reuse) -> Iterator[str]:
     if lost > 0:
         yield f"memory: {lost:,} sequences fewer fit if all {reuse.prefixes:,} prefixes are to stay"
     if any(kind.state_slots for kind, _ in situation.memory.layout.kinds):
-        yield "states kept at block ends take pages of their own; hits come in blocks of hundreds of tokens"
-    yield keeping(s.engine.engine, s.engine_version).text
+        yield "layers with a state keep it at block ends only, in pages of their own: hits come in large blocks"
+    yield f"{named_engine(s)}: {keeping(s.engine.engine, s.engine_version).text}"
 
 
 def _rule(flop_share: float, verdict: Verdict) -> Rule:
     says = plain_verdict(1 / (1 - min(flop_share, 0.999)))
-    why = "FLOP are not time: decode waits for memory, and the first token for the prompt alone"
+    why = "FLOP are not time: decode waits for memory, and TTFT for the prompt alone"
     return Rule(1, RULE, says, why if says != verdict else "")
 
 

@@ -86,7 +86,7 @@ def decide(situation: Situation) -> Decision:
     before = unmeasured(situation)
     tried = tuple(_candidate(before, name) for name in asked(situation))
     if not tried:
-        reason = f"weights are {before.scenario.weight_format} already, no format asked about is much smaller"
+        reason = f"weights are {before.scenario.weight_format} already: no other format is much smaller"
         return Decision("skip", reason, before, tried)
     runs = [candidate for candidate in tried if not candidate.blocked]
     if not runs:
@@ -112,14 +112,14 @@ def _by_time(before: Situation, best: Candidate) -> tuple[Verdict, str]:
     """Where it fits: time per token, then devices saved at no loss of time."""
     s, name, gain = before.scenario, best.name, best.gain
     now = before.tpot_s()
-    times = f"TPOT {now * 1e3:.1f} to {now / gain.value * 1e3:.1f} ms with {name} weights"
+    times = f"TPOT {now * 1e3:.1f} ms, {now / gain.value * 1e3:.1f} with {name} weights"
     gained = f"{times} ({gain.value:.2f}x) at batch {s.batch}"
     if best.verdict == "use":
         return "use", gained
     few, fewer = fewest_devices(s), fewest_devices(best.situation.scenario)
     if few is not None and fewer is not None and fewer < few:
         verdict: Verdict = "use" if gain.value >= 1 else "limited"
-        return verdict, f"{fewer} devices hold it with {name} weights instead of {few}; {gained}"
+        return verdict, f"{fewer} devices hold it instead of {few}; {gained}"
     if best.verdict == "measure":
         return "measure", f"{gained}, {unsure(gain, before.basis_with(best.situation))}"
     return best.verdict, gained
@@ -228,21 +228,35 @@ def apply(situation: Situation, argument: str) -> Situation:
 
 def _figures(before: Situation, best: Candidate, few: int | None, fewer: int | None) -> Iterator[Figure]:
     s, after, name = before.scenario, best.situation, best.name
-    yield Figure("weights_bytes_per_gpu", before.memory.weights_bytes_per_gpu, "bytes", f"weights in {s.weight_format}")
-    yield Figure("weights_after_bytes_per_gpu", after.memory.weights_bytes_per_gpu, "bytes", f"weights in {name}")
-    yield Figure("tpot_s", before.tpot_s(), "s", "time per output token now")
-    yield Figure("tpot_after_s", before.tpot_s() / best.gain.value, "s", f"time per output token with {name}")
-    yield Figure("max_sequences", before.memory.max_sequences, "sequences", f"fit with {s.weight_format}")
-    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", f"fit with {name}")
-    yield Figure("fewest_devices", few, "devices", f"of one node hold this batch in {s.weight_format}")
-    yield Figure("fewest_devices_after", fewer, "devices", f"hold it in {name}, with longer steps")
     yield Figure(
-        "ridge_batch", before.compute.ridge_batch, "sequences", f"from which compute takes over in {s.weight_format}"
+        "weights_bytes_per_gpu",
+        before.memory.weights_bytes_per_gpu,
+        "bytes",
+        f"weights on one device in {s.weight_format}",
     )
-    yield Figure("ridge_batch_after", after.compute.ridge_batch, "sequences", f"from which it does in {name}")
+    yield Figure(
+        "weights_after_bytes_per_gpu", after.memory.weights_bytes_per_gpu, "bytes", f"weights on one device in {name}"
+    )
+    yield Figure("tpot_s", before.tpot_s(), "s", "TPOT now")
+    yield Figure("tpot_after_s", before.tpot_s() / best.gain.value, "s", f"TPOT with {name} weights")
+    yield Figure("max_sequences", before.memory.max_sequences, "sequences", f"that fit with {s.weight_format} weights")
+    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", f"that fit with {name} weights")
+    yield Figure("fewest_devices", few, "devices", f"of one machine at least hold this batch in {s.weight_format}")
+    yield Figure(
+        "fewest_devices_after", fewer, "devices", f"of one machine at least hold it in {name}, with a longer TPOT"
+    )
+    yield Figure(
+        "ridge_batch",
+        before.compute.ridge_batch,
+        "sequences",
+        f"from which {s.weight_format} steps wait for FLOP, not bytes",
+    )
+    yield Figure(
+        "ridge_batch_after", after.compute.ridge_batch, "sequences", f"from which {name} steps wait for FLOP, not bytes"
+    )
     low, high = after.scenario.weight_quality or (None, None)
-    yield Figure("quality_low_share", low, "share", f"quality {name} keeps at least (document 3), where it says")
-    yield Figure("quality_high_share", high, "share", "and at most")
+    yield Figure("quality_low_share", low, "share", f"of quality {name} keeps at least, where document 3 says")
+    yield Figure("quality_high_share", high, "share", f"of quality {name} keeps at most")
 
 
 def _format_figures(found: Decision) -> Iterator[Figure]:
@@ -250,13 +264,13 @@ def _format_figures(found: Decision) -> Iterator[Figure]:
     before = found.before
     for candidate in found.tried:
         s, name = candidate.situation.scenario, candidate.name
-        how = candidate.blocked or ("unpacked to 16 bit" if storage_only(s) else "native products")
+        how = "does not run here" if candidate.blocked else "multiplied in " + ("16 bit" if storage_only(s) else name)
         ratio = None if candidate.blocked else candidate.gain.value
-        text = f"TPOT gain of {name}, {_bits(s) / _bits(before.scenario):.0%} of the bytes: {how}"
+        text = f"{name}: TPOT gain; {_bits(s) / _bits(before.scenario):.0%} of the bytes, {how}"
         yield Figure(f"gain_{name}_ratio", ratio, "ratio", text)
         if not candidate.blocked:
             end = gain_ends_batch(before, candidate.situation)
-            text = f"from which {name} gains less than {threshold('worth_ratio'):.2f}x, memory aside"
+            text = f"{name}: batch at which TPOT gains less than {threshold('worth_ratio'):.2f}x, memory aside"
             yield Figure(f"gain_{name}_ends_batch", end, "sequences", text)
 
 
@@ -281,20 +295,20 @@ def gain_ends_batch(before: Situation, after: Situation) -> int | None:
 
 def _costs(before: Situation, best: Candidate) -> Iterator[str]:
     s, name = best.situation.scenario, best.name
-    yield f"{name} {_kept(s.weight_quality)}; test tool calls, long answers and safety on your own data"
+    yield f"{name}: {_kept(s.weight_quality)}; test tool calls, long answers and safety on your own data"
     if unread(s):
         yield f"kernels of {s.engine.engine} on {s.accelerator.vendor} devices were not read: check that {name} runs"
     if name not in engine_flags(s.engine.engine).converts:
         yield f"needs a checkpoint in {name}, or calibration data like your own to make one"
     if storage_only(s):
         ratio = before.steps.prompt_s(s.input_tokens) / (best.situation.steps.prompt_s(s.input_tokens) or 1.0)
-        slower = f"; prompts at {ratio:.2f}x of their speed" if 0 < ratio < 1 else ""
-        yield f"{s.accelerator.id} multiplies {name} in 16 bit: bytes are saved, products are not{slower}"
+        slower = f"; prefill runs at {ratio:.2f}x of its speed" if 0 < ratio < 1 else ""
+        yield f"{s.accelerator.id} multiplies {name} in 16 bit: it saves bytes, not FLOP{slower}"
 
 
 def _kept(quality: tuple[float, float] | None) -> str:
     if quality is None:
-        return "quality not stated"
+        return "no document states its quality"
     low, high = quality
     return f"keeps {low:.0%} of quality" if low == high else f"keeps {low:.0%} to {high:.0%} of quality"
 
@@ -304,9 +318,9 @@ def _rule(found: Decision, few: int | None, fewer: int | None) -> Rule:
     says: Verdict | None = "use" if not found.before.fits or saves else None
     why = ""
     if says is None:
-        why = "memory does not matter here; the verdict rests on time per token, which the rule leaves out"
+        why = "memory does not matter, and TPOT, on which our verdict rests, it leaves out"
     elif found.verdict != "use":
-        why = "what it saves in memory is small here, or bought with longer steps, which the rule leaves out"
+        why = "what it saves in memory is small, or costs TPOT, which the rule leaves out"
     return Rule(3, "quantize weights (INT4 with AWQ) when memory matters", says, why)
 
 

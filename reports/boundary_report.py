@@ -18,7 +18,10 @@ SCHEMA = "infopt/boundary/1"
 COLUMNS = ("#", "technique", "verdict", "gain", "flips at")
 STYLES = {"use": "bold green", "limited": "yellow", "measure": "bold yellow", "skip": "dim", "impossible": "bold red"}
 NO_FLIP = "none in range"
-FOOT = "#: document 3's order of trying. infopt boundary TECHNIQUE goes deep."
+FOOT = (
+    "#: document 3's order of trying. use: switch it on, or keep it where the engine has it on. "
+    "infopt boundary TECHNIQUE goes deep."
+)
 
 
 def page(found: Boundaries) -> str:

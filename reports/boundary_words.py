@@ -30,7 +30,28 @@ BASES = {
     "assumed": "step constants of the nearest class, from no overhead to twice its own",
     "floor": "bytes over bandwidth alone: gains are the most that is possible",
 }
-COUNTS = {"tokens", "sequences", "gpus", "requests", "layers", "adapters", "replicas", "blocks", "chunks"}
+# What is counted: a thousand has a separator, and one of them is singular.
+COUNTS = {
+    "adapters": "adapter",
+    "blocks": "block",
+    "chunks": "chunk",
+    "devices": "device",
+    "gpus": "gpu",
+    "kernels": "kernel",
+    "layers": "layer",
+    "placements": "placement",
+    "prefixes": "prefix",
+    "replicas": "replica",
+    "requests": "request",
+    "sequences": "sequence",
+    "slots": "slot",
+    "tokens": "token",
+    "tokens/s": "token/s",
+    "uses": "use",
+    "years": "year",
+}
+# Plain numbers whose text says what they are.
+BARE = {"", "rank"}
 
 
 def value_text(value: float | None, unit: str) -> str:
@@ -43,19 +64,21 @@ def value_text(value: float | None, unit: str) -> str:
         "s": format_seconds,
         "share": format_share,
         "flop": format_flop,
+        "FLOP": format_flop,
         "usd": format_usd,
+        "usd/h": lambda price: f"{format_usd(price)}/h",
+        "params": lambda count: f"{count / 1e9:.3g}B parameters",
+        "ratio": lambda ratio: f"{_count(ratio)}x",
+        "requests/s": lambda rate: f"{_count(rate)}/s",
     }
     if value != value or value in (float("inf"), float("-inf")):
         return "never" if value > 0 else "-"
     if unit in known:
         return known[unit](value)
-    if unit == "ratio":
-        return f"{value:.3g}x"
-    if unit == "requests/s":
-        return f"{value:.3g}/s"
-    if unit in COUNTS:
-        return _count(value) + f" {unit}"
-    return f"{value:.3g} {unit}".strip()
+    count = _count(value)
+    if unit in BARE:
+        return count
+    return f"{count} {COUNTS.get(unit, unit) if count == '1' else unit}"
 
 
 def _count(value: float) -> str:
@@ -81,7 +104,8 @@ def flip_text(flip: BreakEven) -> str:
 
 def bare_text(value: float | None, unit: str) -> str:
     """A value whose name says already what is counted."""
-    return value_text(value, unit).removesuffix(f" {unit}") if unit in COUNTS else value_text(value, unit)
+    text = value_text(value, unit)
+    return text.partition(" ")[0] if unit in COUNTS else text
 
 
 def turn_text(flip: BreakEven) -> str:
@@ -105,12 +129,12 @@ def agreement_text(judgement: Judgement) -> str:
     rule = judgement.rule
     if rule is None:
         return ""
-    start = f"document {rule.document}: {rule.text}"
+    start, why = f"document {rule.document}: {rule.text}. ", f": {rule.why}" if rule.why else ""
     if rule.says is None:
-        return start + (f"; {rule.why}" if rule.why else "; it decides nothing here")
+        return f"{start}It gives no verdict here{why}"
     if rule.says == judgement.verdict:
-        return f"{start}: {rule.says}, as here"
-    return f"{start}: {rule.says}, not {judgement.verdict}" + (f"; {rule.why}" if rule.why else "")
+        return f"{start}By this rule: {rule.says}, as here"
+    return f"{start}By this rule: {rule.says}, here {judgement.verdict}{why}"
 
 
 def figure_row(figure: Figure) -> tuple[str, str]:

@@ -116,7 +116,7 @@ def test_scores_that_would_not_fit() -> None:
 
 def test_it_says_what_runs_by_default() -> None:
     served, local = situation("8b", "h100:1"), situation("8b", "rtx-4090:1", engine="llama.cpp")
-    assert "vllm always runs it" in kernels.judge(served).costs[0]
+    assert "always runs it" in kernels.judge(served).costs[0]
     assert "-fa auto" in kernels.judge(local).costs[0]
     # No measured curve is needed, and where the batch does not fit the prompt is the same.
     assert kernels.judge(situation("8b", "h100:1", batch=4000)).gain == kernels.judge(served).gain

@@ -151,7 +151,7 @@ def test_nothing_to_gain() -> None:
     assert "no chunk is small enough" in slow.reason
     easy = judge(situation("8b", "h100:1", Load(targets=Targets(tpot_s=5.0))))
     assert easy.verdict == "skip"
-    assert "even whole prompts" in easy.reason
+    assert "even with whole prompts" in easy.reason
 
 
 def test_versions() -> None:

@@ -129,7 +129,7 @@ def test_a_start_that_only_compiling_makes_too_late(target: float, verdict: str)
     assert found.verdict == verdict
     if verdict == "limited":
         assert found.settle
-        cure = "keep the compile cache" if target > figure(found, "start_warm_s") else "without graphs"
+        cure = "compile cache is kept" if target > figure(found, "start_warm_s") else "without graphs"
         assert cure in found.reason
 
 
@@ -141,7 +141,7 @@ def test_faster_storage_brings_the_start_forward() -> None:
 
 
 def test_eager_now() -> None:
-    assert "takes" in cuda_graphs.judge(EIGHT.changed(load=Load(eager=True))).reason
+    assert "TPOT is" in cuda_graphs.judge(EIGHT.changed(load=Load(eager=True))).reason
     curve = ((1.0, 0.0251), (8.0, 0.0359))
     measured = situation("8b", "h100:1", Load(eager=True), curve)
     assert cuda_graphs.judge(measured).verdict == "measure"

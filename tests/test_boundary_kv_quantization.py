@@ -110,7 +110,7 @@ def test_little_memory_but_much_of_the_step() -> None:
     assert found.verdict == "use"
     assert found.rule is not None
     assert found.rule.says == "limited"
-    assert "a step reads" in found.rule.why
+    assert "every decode step reads" in found.rule.why
 
 
 def test_room_that_nobody_needs_is_not_a_gain() -> None:

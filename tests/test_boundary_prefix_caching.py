@@ -279,7 +279,7 @@ def test_three_quarters_of_a_prompt_are_worth_keeping_anywhere(given: dict[str, 
     assert answer.gain is not None
     assert answer.gain.low <= answer.gain.value <= answer.gain.high
     assert len(answer.reason) <= 100
-    assert answer.costs[-1] == keeping(scenario(**given).engine.engine, scenario(**given).engine_version).text
+    assert answer.costs[-1].endswith(keeping(scenario(**given).engine.engine, scenario(**given).engine_version).text)
 
 
 def test_a_model_that_does_not_fit() -> None:
