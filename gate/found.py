@@ -69,6 +69,9 @@ class Found:
     version    of the engine, where the form says it outside the image
     role       prefill or decode of a split deployment, else ""
     missing    facts that are known to be elsewhere: (fact, where)
+    assumed    what the reader took for granted, for the report
+    options    keys of the engine's own options file, dotted, where the form is one
+    mounts     where ConfigMaps lie in the container: (path, "map/" or "map/key")
     """
 
     name: str
@@ -85,8 +88,16 @@ class Found:
     host: Host = Host()
     role: str = ""
     missing: tuple[tuple[str, str], ...] = ()
+    assumed: tuple[str, ...] = ()
+    options: tuple[tuple[str, Argument], ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
 
 
 def argument_of(flag: str, value: Text, path: str) -> Argument:
     """The argument a key of a form stands for."""
     return Argument(f"{flag}={value}", value.line, value.column, path)
+
+
+def switch_of(flag: str, key: Text, path: str) -> Argument:
+    """The option without a value that a key of a form stands for; it is found where the key's text is."""
+    return Argument(flag, key.line, key.column, path)

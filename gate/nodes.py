@@ -53,12 +53,21 @@ def at(value: str, line: int, column: int, style: str = "") -> Text:
     return made
 
 
-def documents(text: str, name: str) -> Iterator[Node]:
+def inside(text: Text, name: str) -> list[Node]:
+    """The documents of a YAML text that is a scalar of another file, with the places they have in that file.
+
+    Errors: InfoptError, by the line in that file.
+    """
+    return list(documents(text, name, text))
+
+
+def documents(text: str, name: str, origin: Text | None = None) -> Iterator[Node]:
     """The documents of a YAML (or JSON) text, one after the other; None for an empty one.
 
+    origin: the scalar of another file that the text is.
     Errors: InfoptError with line and column for bad syntax, too many events, nesting past `MOST_DEPTH`.
     """
-    builder = _Builder(text.splitlines())
+    builder = _Builder(text.splitlines(), origin)
     try:
         for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
             if count > MOST_EVENTS:
@@ -66,12 +75,13 @@ def documents(text: str, name: str) -> Iterator[Node]:
             done = builder.take(event)
             if builder.depth > MOST_DEPTH:
                 mark: Any = event.start_mark
-                raise InfoptError(f"{name}:{mark.line + 1}:{mark.column + 1}: nested more than {MOST_DEPTH} deep")
+                line, column = builder.place(mark)
+                raise InfoptError(f"{name}:{line}:{column}: nested more than {MOST_DEPTH} deep")
             if done:
                 yield builder.document
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        where = ":{}:{}".format(*builder.place(mark)) if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise InfoptError(f"{name}{where}: not readable as YAML: {problem}") from error
 
@@ -79,8 +89,8 @@ def documents(text: str, name: str) -> Iterator[Node]:
 class _Builder:
     """Builds one document after the other from events, without recursion."""
 
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
+    def __init__(self, lines: list[str], origin: Text | None) -> None:
+        self.lines, self.origin = lines, origin
         self.document: Node = None
         self._start()
 
@@ -117,6 +127,16 @@ class _Builder:
             self.document = None
         return kind is yaml.DocumentEndEvent
 
+    def place(self, mark: Any, column: int | None = None) -> tuple[int, int]:
+        """Line and column of a mark in the outermost file."""
+        line, column = mark.line + 1, mark.column + 1 if column is None else column
+        if self.origin is None:
+            return line, column
+        if self.origin.style == "|":
+            return self.origin.line + line, self.origin.column + column - 1
+        # Folding and quoting lose the lines.
+        return self.origin.line, self.origin.column
+
     def _scalar(self, event: Any) -> Text | None:
         mark, style = event.start_mark, event.style or ""
         if not style and event.value in NULLS and (self.keys and not self._expects_key()):
@@ -125,7 +145,8 @@ class _Builder:
         if style == "|" and mark.line + 1 < len(self.lines):
             first = next((line for line in self.lines[mark.line + 1 :] if line.strip()), "")
             column = len(first) - len(first.lstrip()) + 1
-        return at(event.value, mark.line + 1, column, style)
+        literal = self.origin is None or self.origin.style == "|"
+        return at(event.value, *self.place(mark, column), style if literal or not style else "'")
 
     def _expects_key(self) -> bool:
         return bool(self.stack) and isinstance(self.stack[-1], dict) and self.keys[-1] is None

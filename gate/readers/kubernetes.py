@@ -69,4 +69,5 @@ def found(container: Container, name: str, form: str, replicas: int = 1, pods: i
         hardware=replace(container.hardware, replicas=replicas, pods=pods),
         host=container.host,
         missing=tuple((f"variable {hidden}", "a secret or field of the cluster") for hidden in container.hidden),
+        mounts=container.mounts,
     )

@@ -44,6 +44,7 @@ class Container:
     hidden: tuple[str, ...]
     hardware: Hardware
     host: Host
+    mounts: tuple[tuple[str, str], ...] = ()
 
 
 def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) -> Iterator[Container]:
@@ -63,6 +64,7 @@ def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) 
             hidden=hidden,
             hardware=devices(container, named),
             host=host(spec, container),
+            mounts=tuple(config_mounts(spec, container)),
         )
 
 
@@ -160,6 +162,23 @@ def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
         shm_bytes=shm,
         shares_ipc=boolean(pod.get("hostIPC")) is True,
     )
+
+
+def config_mounts(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Iterator[tuple[str, str]]:
+    """Where ConfigMaps lie in a container: a folder and "map/", or a file and "map/key"."""
+    volumes = {str(text(get(volume, "name"))): get(volume, "configMap") for volume in items_of(pod.get("volumes"))}
+    for mount in items_of(container.get("volumeMounts")):
+        path, source = text(get(mount, "mountPath")), volumes.get(str(text(get(mount, "name"))))
+        name = text(get(source, "name"))
+        if path is None or name is None:
+            continue
+        inner = text(get(mount, "subPath"))
+        files = {str(get(item, "path")): str(get(item, "key")) for item in items_of(get(source, "items"))}
+        if inner is not None:
+            yield str(path), f"{name}/{files.get(inner, inner)}"
+            continue
+        yield from ((f"{path.rstrip('/')}/{file}", f"{name}/{key}") for file, key in files.items())
+        yield str(path), f"{name}/"
 
 
 def quantity_bytes(quantity: str | None) -> int | None:
