@@ -1,22 +1,63 @@
 """Which engine a container serves with, its version, and its command line, read off image and words."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from infopt.frozen import dataclass
-from infopt.gate.environment import expanded
+from infopt.gate.environment import expanded, unresolved
 from infopt.gate.found import Argument, Found
 from infopt.gate.shell import Command, commands, split
 from infopt.records import Record, read_yaml, validate_record
 
 DATA = Path(__file__).resolve().parent / "data"
 SHELLS = re.compile(r"(.*/)?(ba|da|z|k)?sh")
-LAUNCHERS = frozenset({"exec", "nohup", "sudo", "numactl", "tini", "--", "env", "stdbuf", "nice", "ray", "uv", "run"})
+# Programs that start another one; their own options may stand between.
+LAUNCHERS = frozenset(
+    {
+        "exec",
+        "nohup",
+        "sudo",
+        "numactl",
+        "tini",
+        "dumb-init",
+        "--",
+        "env",
+        "stdbuf",
+        "nice",
+        "ionice",
+        "taskset",
+        "setsid",
+        "timeout",
+        "ray",
+        "uv",
+        "uvx",
+        "run",
+        "poetry",
+        "pipx",
+        "conda",
+        "micromamba",
+        "mamba",
+        "srun",
+        "mpirun",
+        "mpiexec",
+        "trtllm-llmapi-launch",
+        "singularity",
+        "apptainer",
+        "nsys",
+        "ncu",
+        "accelerate",
+    }
+)
+# A launcher's own options are fewer.
+MOST_LAUNCHER_WORDS = 40
 # A script of a script of a script is nobody's deployment.
 MOST_SHELLS = 3
+MOST_VALUE_CHARACTERS = 20_000
+MOST_PROGRAM_WORDS = 6
 
 
 class Image(Record):
@@ -89,9 +130,9 @@ def version_of_image(image: str) -> str | None:
 def call(found: Found) -> Call | None:
     """The engine's command line of a container; None where it serves with none that is known."""
     variables = {name: str(value) for name, value in found.environment.items()}
-    started = _started(found.arguments, variables, MOST_SHELLS)
-    if started is not None:
-        return started
+    own = started(found.arguments, variables)
+    if own is not None:
+        return own
     named = found.engine or ""
     image = engine_of_image(found.image) if found.image is not None else None
     if image is not None and (image[1].entry or not found.arguments):
@@ -106,17 +147,16 @@ def _only_options(arguments: Sequence[Argument]) -> bool:
     return arguments[0].text.startswith("-") or arguments[0].text in ("serve",) or "/" in arguments[0].text
 
 
-def _started(arguments: Sequence[Argument], variables: Mapping[str, str], shells: int) -> Call | None:
+def started(arguments: Sequence[Argument], variables: Mapping[str, str], shells: int = MOST_SHELLS) -> Call | None:
     """The engine that a command line starts, directly or in a shell script."""
     if not arguments:
         return None
     script = _script(arguments)
+    if script is None and len(arguments) == 1 and " " in arguments[0].text.strip():
+        script = arguments[0]
     if script is not None:
-        return _of_script(script, variables, shells - 1) if shells else None
-    if len(arguments) == 1 and " " in arguments[0].text.strip():
-        return _of_script(arguments[0], variables, shells - 1) if shells else None
-    words = [_in_place(argument, variables) for argument in arguments]
-    return _matched(words)
+        return next(calls_in(script, variables, shells - 1), None) if shells else None
+    return _matched([_in_place(argument, variables) for argument in arguments])
 
 
 def _script(arguments: Sequence[Argument]) -> Argument | None:
@@ -130,44 +170,106 @@ def _script(arguments: Sequence[Argument]) -> Argument | None:
     return None
 
 
-def _of_script(script: Argument, variables: Mapping[str, str], shells: int) -> Call | None:
-    known = dict(variables)
+def calls_in(script: Argument, variables: Mapping[str, str], shells: int = MOST_SHELLS) -> Iterator[Call]:
+    """Every engine that a shell script starts."""
+    for line in lines_of(script, variables):
+        call = started(line.words, {}, shells)
+        if call is not None:
+            yield call
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A command of a script, variables in place.
+
+    exported  what programs of the script find in their environment here; `known` every variable so far
+    """
+
+    words: tuple[Argument, ...]
+    command: Command
+    known: Mapping[str, str]
+    exported: Mapping[str, str]
+
+
+def lines_of(script: Argument, variables: Mapping[str, str]) -> Iterator[Line]:
+    """The commands of a script in order, with what it has assigned up to there."""
+    known, exported = dict(variables), dict(variables)
+    places = [match.start() for match in re.finditer("\n", script.text)]
     for command in commands(script.text):
-        known |= {name: expanded(value, known) for name, value in command.assigned.items()}
-        started = _started(tuple(_words(script, command, known)), {}, shells)
-        if started is not None:
-            return started
-    return None
+        assigned: dict[str, str] = {}
+        for name, value in command.assigned.items():
+            assigned[name] = _assigned(name, value, {**known, **assigned} if assigned else known)
+        if not command.words:
+            known |= assigned
+        if command.exported:
+            exported |= assigned
+        else:
+            exported |= {name: value for name, value in assigned.items() if name in exported and not command.words}
+        words = tuple(_words(script, command, {**known, **assigned} if assigned else known, places))
+        if words:
+            yield Line(words, command, dict(known), {**exported, **assigned})
 
 
-def _words(script: Argument, command: Command, known: Mapping[str, str]) -> Iterator[Argument]:
-    """The words of a command with their places; an unquoted variable of several words is several words."""
+def _assigned(name: str, value: str, known: Mapping[str, str]) -> str:
+    """The value of an assignment; what it adds to itself before it has a value is added to nothing."""
+    text = expanded(value, known)
+    if name in unresolved(text) and text not in (f"${name}", f"${{{name}}}"):
+        text = re.sub(rf"\$\{{{name}(\[@\])?\}}|\${name}\b", "", text)
+    return text[:MOST_VALUE_CHARACTERS]
+
+
+def _words(script: Argument, command: Command, known: Mapping[str, str], places: Sequence[int]) -> Iterator[Argument]:
+    """The words of a command with their places; a variable of several words is several, unless it is in quotes."""
     for word in command.words:
-        line, column = _place(script, word.offset)
-        text = word.text if word.raw else expanded(word.text, known)
-        several = not word.raw and word.text.startswith("$") and " " in text.strip()
-        for piece in [w.text for w in split(text)] if several else [text]:
-            yield Argument(piece, line, column, script.path)
+        text = word.text if word.raw or "$" not in word.text else expanded(word.text, known)
+        line, column = _place(script, word.offset, places)
+        if (
+            word.text.startswith("$")
+            and (not word.quoted or word.text.endswith(("[@]}", "[*]}")))
+            and text != word.text
+        ):
+            for piece in split(text):
+                yield Argument(piece.text, line, column, script.path)
+        else:
+            yield Argument(text, line, column, script.path)
 
 
-def _place(script: Argument, offset: int) -> tuple[int, int]:
-    before = script.text[:offset]
-    newlines = before.count("\n")
-    return script.line + newlines, script.column if newlines else script.column + offset
+def _place(script: Argument, offset: int, places: Sequence[int]) -> tuple[int, int]:
+    """Line and column of a character; `places` are the offsets of the script's newlines."""
+    above = bisect_left(places, offset)
+    return script.line + above, script.column + offset - (places[above - 1] + 1 if above else 0)
 
 
 def _matched(words: list[Argument]) -> Call | None:
-    """The call of words that start with an engine's program, launchers before it left out."""
-    start = 0
-    while start < len(words) and words[start].text in LAUNCHERS:
-        start += 1
-    line = [word.text for word in words[start:]]
+    """The call of words that start with an engine's program, launchers and their options before it left out."""
+    line = [_bare(word.text) for word in words]
+    starts = range(min(len(line), MOST_LAUNCHER_WORDS)) if line and line[0] in LAUNCHERS else range(1)
+    for start in starts:
+        found = _program(line[start : start + MOST_PROGRAM_WORDS])
+        if found is not None:
+            engine, taken = found
+            program = " ".join(word.text for word in words[start : start + taken])
+            return Call(engine, program, tuple(words[start + taken :]))
+    return None
+
+
+@cache
+def _programs() -> tuple[tuple[str, re.Pattern[str], tuple[int, ...]], ...]:
+    """Engine, pattern and numbers of words of every program."""
+    found = []
     for name, engine in engines().items():
         for program in engine.programs:
             count = program.count(" ") + 1
-            for taken in {count, count - program.count("( -u)?") * 1}:
-                if 0 < taken <= len(line) and re.fullmatch(program, " ".join(_bare(w) for w in line[:taken])):
-                    return Call(name, " ".join(line[:taken]), tuple(words[start + taken :]))
+            found.append((name, re.compile(program), tuple({count, count - program.count("( -u)?")})))
+    return tuple(found)
+
+
+def _program(line: Sequence[str]) -> tuple[str, int] | None:
+    """The engine whose program the words start with, and how many words that takes."""
+    for name, pattern, counts in _programs():
+        for taken in counts:
+            if taken <= len(line) and pattern.fullmatch(" ".join(line[:taken])):
+                return name, taken
     return None
 
 

@@ -1,7 +1,7 @@
 """Variables a file itself defines, put where it uses them; no process environment, no shell.
 
     $(NAME)              Kubernetes, in command and args
-    $NAME, ${NAME}       shell, Compose, SkyPilot
+    $NAME, ${NAME}       shell, Compose, SkyPilot; ${NAME[@]} of a shell array
     ${NAME:-default}, ${NAME-default}, ${NAME:=default}   with a default; other operators are not known
 A name that the file does not define stays as it is: the reader must see that it is not known.
 """
@@ -13,8 +13,12 @@ MOST_ROUNDS = 8
 MOST_CHARACTERS = 100_000
 _REFERENCE = re.compile(
     r"\$\((?P<kube>[A-Za-z_][A-Za-z0-9_.-]*)\)"
-    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<operator>:?[-=])(?P<default>[^{}]*))?\}"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*|[0-9])(?:\[[@*]\])?(?:(?P<operator>:?[-=])(?P<default>[^{}]*))?\}"
     r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
+)
+
+_OPEN = re.compile(
+    r"\$\(([A-Za-z_][\w.-]*)\)|\$\{[#!]?(\w+)[^}]*\}|\$([A-Za-z_]\w*|[0-9@*#])|\$(\([^()]*\)?)|`([^`]*`?)"
 )
 
 
@@ -33,18 +37,17 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
 
 
 def unresolved(text: str) -> list[str]:
-    """Names of variables that are still in a text.
+    """Names of variables that are still in a text, and commands whose output would be.
 
-    >>> unresolved("--tp $TP ${N:?needed}")
-    ['TP', 'N']
+    >>> unresolved("--tp $TP ${N:?needed} $1 $(nproc --all)")
+    ['TP', 'N', '1', '(nproc --all)']
     """
-    found = re.finditer(r"\$\(([A-Za-z_][\w.-]*)\)|\$\{([A-Za-z_]\w*)[^}]*\}|\$([A-Za-z_]\w*)", text)
-    return [next(name for name in match.groups() if name) for match in found]
+    return [next(name for name in match.groups() if name) for match in _OPEN.finditer(text)]
 
 
 def _value(match: re.Match[str], known: Mapping[str, str]) -> str:
     name = match["kube"] or match["braced"] or match["bare"]
     if name in known:
         value = known[name]
-        return value if value or match["operator"] != ":-" else match["default"]
+        return value if value or match["operator"] not in (":-", ":=") else match["default"]
     return match["default"] if match["default"] is not None else match[0]

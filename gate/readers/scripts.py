@@ -1,0 +1,109 @@
+"""Servers that a shell text starts: engines by their programs, containers by `docker run`; read, never run."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from infopt.gate.engines import SHELLS, Line, call, lines_of, started
+from infopt.gate.environment import expanded
+from infopt.gate.found import Argument, Found, Hardware
+from infopt.gate.nodes import Text, at
+from infopt.gate.readers.accelerators import visible
+from infopt.gate.readers.docker_run import docker_run
+
+# What any text that starts an engine holds: a quick look before a file is read closely.
+MENTIONS = re.compile(
+    r"vllm|sglang|llama-server|llama\.cpp|trtllm-serve|tensorrt|text-generation|tgi-|ollama|nvcr\.io/nim", re.I
+)
+MOST_CHARACTERS = 1_000_000
+MOST_SERVERS = 100
+# Scripts in here-documents of scripts.
+MOST_DEPTH = 2
+PACKAGES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm"}
+_PINNED = re.compile(r"\b(vllm|sglang|tensorrt[-_]llm)(?:\[[^\]\n]{0,80}\])?==v?(\d+(?:\.\w+){1,4})")
+_PULLED = re.compile(r"\bollama\s+(?:pull|run)\s+(?:--?\S+\s+)*([\w./:-]+)")
+
+
+def servers_in(
+    script: Argument, name: str, form: str, environment: Mapping[str, Text], depth: int = MOST_DEPTH
+) -> Iterator[Found]:
+    """Every server that a script starts, in order; `environment` is what it finds around it."""
+    if len(script.text) > MOST_CHARACTERS or not MENTIONS.search(script.text):
+        return
+    count = 0
+    variables = {key: str(value) for key, value in environment.items()}
+    for line in lines_of(script, variables):
+        found = _server(line, name, form, environment, script)
+        if found is None and line.command.body and depth and SHELLS.fullmatch(line.words[0].text):
+            body = Argument(line.command.body, line.words[0].line + 1, 1, script.path)
+            inside = {key: at(value, script.line, script.column) for key, value in line.exported.items()}
+            yield from servers_in(body, name, form, inside, depth - 1)
+        if found is not None and count < MOST_SERVERS:
+            count += 1
+            yield found
+
+
+def _server(line: Line, name: str, form: str, environment: Mapping[str, Text], script: Argument) -> Found | None:
+    """The server a command starts."""
+    first = line.words[0]
+    run = docker_run(line.words)
+    if run is not None:
+        made = Found(name, form, first.line, image=run.image, arguments=run.arguments, environment=run.environment,
+                     hardware=run.hardware, host=run.host)  # fmt: skip
+        started_by = call(made)
+        return seen(replace(made, model=pulled(script.text, started_by.engine))) if started_by else None
+    own = started(line.words, line.known)
+    if own is None or _asks_for_help(own.arguments):
+        return None
+    around = {key: environment.get(key) if environment.get(key) == value else at(value, first.line, first.column)
+              for key, value in line.exported.items()}  # fmt: skip
+    known = {key: value for key, value in around.items() if value is not None}
+    version = pinned(script.text, own.engine)
+    model = pulled(script.text, own.engine)
+    made = Found(name, form, first.line, arguments=own.arguments, environment=known, engine=own.engine,
+                 version=version, model=model)  # fmt: skip
+    return seen(made)
+
+
+def _asks_for_help(arguments: tuple[Argument, ...]) -> bool:
+    """`vllm serve --help` serves nothing."""
+    return bool(arguments) and all(word.text in ("--help", "-h", "--version") for word in arguments)
+
+
+def seen(found: Found) -> Found:
+    """The same with devices counted by what the environment lets it see, where nothing else counts them."""
+    shown = visible(found.environment) if found.hardware.count is None else None
+    if shown is None:
+        return found
+    count, where = shown
+    return replace(found, hardware=replace(found.hardware, count=count, counted_at=where))
+
+
+def with_devices(found: Found, hardware: Hardware) -> Found:
+    """The same on the devices the form around a script gives, unless the command itself counts them."""
+    own = found.hardware
+    count = own.count if own.count is not None else hardware.count
+    counted_at = own.counted_at if own.count is not None else hardware.counted_at
+    return replace(found, hardware=replace(hardware, count=count, counted_at=counted_at))
+
+
+def pinned(text: str, engine: str) -> Text | None:
+    """The version of an engine that a text installs: `pip install vllm==0.19.0`."""
+    for match in _PINNED.finditer(text):
+        if PACKAGES[match[1]] == engine:
+            line = text.count("\n", 0, match.start(2)) + 1
+            return at(match[2], line, match.start(2) - text.rfind("\n", 0, match.start(2)))
+    return None
+
+
+def pulled(text: str, engine: str) -> Text | None:
+    """The model that `ollama pull` or `ollama run` fetches in a script."""
+    match = _PULLED.search(text) if engine == "ollama" else None
+    if match is None:
+        return None
+    return at(match[1], text.count("\n", 0, match.start(1)) + 1, 1)
+
+
+def resolved(value: Text, known: Mapping[str, str]) -> Text:
+    """A text with the variables that are known in place."""
+    return at(expanded(value, known), value.line, value.column, value.style) if "$" in value else value
