@@ -230,7 +230,7 @@ def _figures(situation: Situation, here: Occupancy) -> tuple[Figure, ...]:
     together = max(1.0, here.batch)
     over_one = together / residence_s(situation, situation.steps, together) / alone
     return (
-        Figure("effective_batch", here.batch, "sequences", "decode in one step (replicas that share experts together)"),
+        Figure("effective_batch", here.batch, "sequences", "in one decode step (replicas that share experts together)"),
         *_reads(situation, here.batch),
         Figure("gain_over_one_ratio", over_one, "ratio", "throughput over that of one sequence at a time"),
         Figure(

@@ -62,7 +62,7 @@ def judge(situation: Situation) -> Judgement:
     """What twice the bandwidth gains at the batch there is, and what else would."""
     found = decide(situation)
     before = found.before
-    figures = [Figure("effective_batch", found.batch, "sequences", "decode in one step")]
+    figures = [Figure("effective_batch", found.batch, "sequences", "in one decode step")]
     if found.batch < threshold("least_batch"):
         figures += [*_devices(found), *_mixture(found)]
     costs = ("faster devices cost more per hour; a mixture is another model, whose quality must be tested anew",)
@@ -80,7 +80,7 @@ def decide(situation: Situation) -> Decision:
     after = with_bandwidth(before, TIMES)
     gain = before.gain_over(after, "tpot", lambda here, there: before.tpot_s(here, batch) / after.tpot_s(there, batch))
     least = threshold("least_batch")
-    shared = f"{batch:,.3g} sequences share a step" if batch > 1 else "one sequence has a step to itself"
+    shared = f"{batch:,.3g} sequences share a step" if batch > 1 else "one sequence at a time"
     doubled = f"twice the bandwidth gains {gain.value:.2f}x in TPOT"
     if not before.memory.max_sequences:
         return Decision("skip", "no sequence fits: memory is missing, not bandwidth", before, batch, gain)
@@ -179,7 +179,7 @@ def _example(found: Decision, model: ModelProfile) -> Iterator[Figure]:
     basis = before.basis_with(other)
     yield Figure(f"mixture_{name}_ratio", ratio, "ratio", f"TPOT gain of {size} ({BASIS_TEXT[basis]})")
     end = _loses_batch(before, other)
-    text = f"from which {model.id} gains no TPOT"
+    text = f"from which {model.id} gains no TPOT" + (": never" if end is None else "")
     yield Figure(f"mixture_{name}_ends_batch", end, "sequences", text)
 
 

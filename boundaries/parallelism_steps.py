@@ -74,10 +74,13 @@ def tensor_parallel(situation: Situation, here: Placed) -> Iterator[Figure]:
         yield Figure("link_bytes_per_s", wire.bytes_per_s, "bytes/s", kind)
         sums_s = float(layer_sums_s(wires, s.model, width, here.resident / s.dp))
         yield Figure("step_all_reduce_s", sums_s, "s", f"tp {width}: all-reduces of one decode step, two a layer")
-        yield Figure(
-            "link_break_even_bytes_per_s", _link_break_even(situation, width), "bytes/s",
-            f"link: below it tp {width} has a longer TPOT than 2 x tp {width // 2}",
-        )  # fmt: skip
+        even = _link_break_even(situation, width)
+        text = f"link: below it tp {width} has a longer TPOT than 2 x tp {width // 2}" + _if_none(even)
+        yield Figure("link_break_even_bytes_per_s", even, "bytes/s", text)
+
+
+def _if_none(value: float | None) -> str:
+    return ": none" if value is None else ""
 
 
 def _link_break_even(situation: Situation, width: int) -> float | None:
@@ -151,9 +154,8 @@ def replicas(situation: Situation, here: Placed) -> Iterator[Figure]:
         yield Figure(f"{name}_lost_share", lost, "share", f"{placement.name}: capacity lost with one device")
     linked = situation.load.links
     batch = _replica_batch(Unloaded(situation), linked.link_bytes_per_s, situation.load.chunk_tokens)
-    yield Figure(
-        "replicas_batch", batch, "sequences", f"{pair[1].name}: batch from which it serves more than {pair[0].name}"
-    )
+    text = f"{pair[1].name}: batch from which it serves more than {pair[0].name}" + _if_none(batch)
+    yield Figure("replicas_batch", batch, "sequences", text)
 
 
 def _wide_and_narrow(situation: Situation) -> tuple[Placed, Placed] | None:

@@ -245,15 +245,10 @@ def _figures(before: Situation, best: Candidate, few: int | None, fewer: int | N
     yield Figure(
         "fewest_devices_after", fewer, "devices", f"of one machine at least hold it in {name}, with a longer TPOT"
     )
-    yield Figure(
-        "ridge_batch",
-        before.compute.ridge_batch,
-        "sequences",
-        f"from which {s.weight_format} steps wait for FLOP, not bytes",
-    )
-    yield Figure(
-        "ridge_batch_after", after.compute.ridge_batch, "sequences", f"from which {name} steps wait for FLOP, not bytes"
-    )
+    for name_of, ledger, bits in (("", before.compute, s.weight_format), ("_after", after.compute, name)):
+        never = ": never" if ledger.ridge_batch is None else ""
+        text = f"from which {bits} steps wait for FLOP, not bytes{never}"
+        yield Figure(f"ridge_batch{name_of}", ledger.ridge_batch, "sequences", text)
     low, high = after.scenario.weight_quality or (None, None)
     yield Figure("quality_low_share", low, "share", f"of quality {name} keeps at least, where document 3 says")
     yield Figure("quality_high_share", high, "share", f"of quality {name} keeps at most")
@@ -270,7 +265,9 @@ def _format_figures(found: Decision) -> Iterator[Figure]:
         yield Figure(f"gain_{name}_ratio", ratio, "ratio", text)
         if not candidate.blocked:
             end = gain_ends_batch(before, candidate.situation)
-            text = f"{name}: batch at which TPOT gains less than {threshold('worth_ratio'):.2f}x, memory aside"
+            text = f"{name}: batch at which TPOT gains less than {threshold('worth_ratio'):.2f}x, memory aside" + (
+                ": none" if end is None else ""
+            )
             yield Figure(f"gain_{name}_ends_batch", end, "sequences", text)
 
 
