@@ -73,6 +73,16 @@ def parse(engine: str, version: str | None, arguments: Iterable[Argument]) -> Pa
     return Parsed(reader.settings, tuple(reader.problems))
 
 
+def parse_keys(engine: str, version: str | None, pairs: Iterable[tuple[str, Argument]]) -> Parsed:
+    """The settings of an engine's options file, by its dotted keys; the gate knows the keys that it reads."""
+    known = settings_of(engine)
+    reader = _Reader(engine, version, Settings(flags=known.keys if known is not None else {}))
+    for key, argument in pairs:
+        if key in reader.known.flags:
+            reader.take(key, argument)
+    return Parsed(reader.settings, tuple(reader.problems))
+
+
 class _Reader:
     """Reads one command line from left to right."""
 
@@ -80,6 +90,10 @@ class _Reader:
         self.engine, self.version, self.known = engine, version, known
         self.settings: dict[str, Setting] = {}
         self.problems: list[Problem] = []
+
+    def take(self, key: str, argument: Argument) -> None:
+        """Take a key and its value."""
+        self._set(key, argument.text, argument.text.lower() in FALSE, argument)
 
     def read(self, arguments: list[Argument]) -> None:
         position, positional = 0, 0

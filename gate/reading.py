@@ -7,13 +7,17 @@ from pathlib import Path
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.gate.arguments import of_variables, parse
+from infopt.gate.addresses import is_place, model_name
+from infopt.gate.arguments import of_variables
+from infopt.gate.config_files import parse_with_file
 from infopt.gate.deployment import Deployment, Setting, Unknown
 from infopt.gate.engines import Call, call, version_of_image
 from infopt.gate.found import Found
 from infopt.gate.nodes import Node, Text, documents, get, mapping, text
+from infopt.gate.outside import Outside, Tree, unlisted
 from infopt.gate.policy import Policy
 from infopt.gate.readers import kubernetes
+from infopt.gate.templates import template_error, unparsed_template
 
 MOST_BYTES = 10_000_000
 ENDINGS = frozenset({".yaml", ".yml", ".json"})
@@ -69,21 +73,26 @@ def read_file(
     standard_input: str | None = None,
     overrides: "Overrides | None" = None,
     policy: Policy | None = None,
+    tree: Tree | None = None,
 ) -> Read:
-    """The deployments of a file; an unreadable one is an error of its own and stops nothing else."""
+    """The deployments of a file; an unreadable one is an error of its own and stops nothing else.
+
+    tree  the files that are checked together, for objects that belong to others
+    """
     try:
         content = text_of(path, standard_input)
     except InfoptError as error:
         return Read(path, "", (), str(error))
     try:
-        nodes = list(documents(content, path))
-        outside = config_maps(nodes)
-        found = [one for node in nodes for one in found_in(node, outside)]
+        nodes = [one for node in documents(content, path) for one in unlisted(node)]
+        refused = {id(node): error for node in nodes if (error := template_error(node, path))}
+        outside = Outside(config_maps(nodes), nodes, tree)
+        found = [one for node in nodes if id(node) not in refused for one in found_in(node, outside)]
     except InfoptError as error:
-        return Read(path, content, (), str(error))
+        return Read(path, content, (), unparsed_template(content, path) or str(error))
     overrides, policy = overrides or Overrides(), policy or Policy()
-    made = (deployment(path, one, given(policy, overrides, path, one.name)) for one in found)
-    return Read(path, content, tuple(one for one in made if one is not None))
+    made = (deployment(path, one, given(policy, overrides, path, one.name), outside) for one in found)
+    return Read(path, content, tuple(one for one in made if one is not None), next(iter(refused.values()), ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ def given(policy: Policy, overrides: Overrides, path: str, name: str) -> Given:
     return facts | {fact: (value, option) for fact, option in options if (value := getattr(overrides, fact))}
 
 
-def found_in(node: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
+def found_in(node: Node, outside: Outside) -> Iterator[Found]:
     """What the first reader that recognises a document finds in it."""
     for reader in READERS:
         if reader.recognises(node):
@@ -126,7 +135,7 @@ def config_maps(nodes: Sequence[Node]) -> dict[str, Text]:
     return found
 
 
-def deployment(path: str, found: Found, facts: Given) -> Deployment | None:
+def deployment(path: str, found: Found, facts: Given, outside: Mapping[str, Text]) -> Deployment | None:
     """A container as its engine understands it; None where no engine serves in it."""
     started = call(found)
     if "engine" in facts and (started is not None or found.hardware.count is not None):
@@ -137,8 +146,9 @@ def deployment(path: str, found: Found, facts: Given) -> Deployment | None:
         return None
     version, said = _version(found, facts)
     arguments = [*of_variables(started.engine, found.environment), *found.added, *started.arguments]
-    parsed = parse(started.engine, version, arguments)
+    parsed, elsewhere = parse_with_file(started.engine, version, found, arguments, outside, path)
     unknown = [Unknown(fact, where) for fact, where in found.missing if _matters(fact, parsed.settings)]
+    unknown += elsewhere
     if version is None:
         unknown.append(Unknown("engine version", "an image tag with a version, or --engine-version"))
     return Deployment(
@@ -168,12 +178,15 @@ def _model(found: Found, settings: Mapping[str, Setting], facts: Given) -> str |
     """What is served: what is given, the command line, the form's own key."""
     if "model" in facts:
         return facts["model"][0]
+    of_form = model_name(found.model) if found.model is not None else None
     setting = settings.get("model")
     if setting is not None:
-        return str(setting.value)
-    return str(found.model) if found.model is not None else None
+        of_line = model_name(str(setting.value))
+        # A folder on the command line holds what the form's own key names.
+        return of_form if of_form is not None and is_place(of_line) and not is_place(of_form) else of_line
+    return of_form
 
 
 def _matters(fact: str, settings: Mapping[str, Setting]) -> bool:
     """Secrets and pod fields are elsewhere in every deployment: they are no unknown."""
-    return False
+    return not fact.startswith("variable ") and fact not in settings
