@@ -53,6 +53,7 @@ class Request:
     extra_cache_layers: int = 0
     points: tuple[str, ...] = ()
     power: Power = DEFAULT_POWER
+    extra_bytes_per_gpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         block_tokens=request.block_tokens or engine.block_tokens,
         extra_cache_layers=request.extra_cache_layers,
         speculative_tokens=request.mtp_tokens,
+        extra_bytes_per_gpu=request.extra_bytes_per_gpu,
         state_pages=_state_pages(request, engine),
         text_only=request.text_only,
         mtp_loaded=request.mtp_tokens > 0,

@@ -1,0 +1,168 @@
+"""Which model a deployment's name means, by the name alone: nothing a deployment names is opened.
+
+    org/name, name              the catalogue
+    org/name-AWQ, -GPTQ-Int4    the catalogue's model in the format the name ends with
+    /models/name, s3://a/name   the last part of the path
+    org/name-GGUF:Q4_K_M, a file name with a quantization, an Ollama tag
+A re-host of another organisation counts as the model its name says; every such step is told.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.gate.engines import DATA
+from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model, tokens_of
+from infopt.profiles.formats import format_name, load_weight_format
+from infopt.profiles.geometry import ModelProfile, Quantization
+from infopt.profiles.resolve import resolve_model
+from infopt.records import read_yaml
+
+SCHEMES = re.compile(r"[a-z0-9]+://")
+HUBS = ("hf://", "huggingface://", "https://huggingface.co/")
+SNAPSHOT = re.compile(r".*models--(?P<org>[^/]+?)--(?P<name>[^/]+)(/snapshots/[^/]*)?/?")
+GGUF_QUANTIZATION = re.compile(r"[-._:](i?q\d_?\w*|b?f16|fp16|mxfp4)(?:-\d+-of-\d+)?(?:\.gguf)?$", re.IGNORECASE)
+PLAIN = frozenset({"bf16", "fp16", "fp32"})
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A model found by name, and what was taken for granted on the way."""
+
+    model: ModelProfile
+    assumed: tuple[str, ...] = ()
+
+
+def model_named(text: str, given: bool = False) -> Named:
+    """The model a name means; InfoptError where the catalogue has none of that name.
+
+    given  the user gave the name beside the files: then it may be a path of this machine, and is read
+    """
+    if given:
+        return Named(resolve_model(text))
+    return _named(text)
+
+
+@cache
+def _named(text: str) -> Named:
+    for candidate in _candidates(text):
+        found = _found(candidate)
+        if found is not None:
+            return found if candidate == text else replace(found, assumed=(f"{text} holds {found.model.id}, by its name",))
+    if _is_path(text):
+        raise InfoptError(f"{text} is a path: --model, or deployments: in infopt.yaml, says what it holds")
+    raise InfoptError(f"{text} is not in the catalogue: --model, or deployments: in infopt.yaml, with a model's config.json")
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("/", "./", "../", "~")) or SCHEMES.match(text) is not None
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """What a name may mean: itself, the repository of a cache folder, the last parts of a path."""
+    plain = text.strip().rstrip("/")
+    for hub in HUBS:
+        if plain.startswith(hub):
+            yield plain.removeprefix(hub)
+            return
+    snapshot = SNAPSHOT.fullmatch(plain)
+    if snapshot is not None:
+        yield f"{snapshot['org']}/{snapshot['name']}"
+        return
+    if not _is_path(plain):
+        yield plain
+        return
+    parts = [part for part in SCHEMES.sub("", plain).split("/") if part]
+    if len(parts) > 1:
+        yield "/".join(parts[-2:])
+    yield from reversed(parts[-2:])
+
+
+def _found(name: str) -> Named | None:
+    """The catalogue's model of a name, with the format the name ends with."""
+    whole = _in_catalogue(name)
+    if whole is not None:
+        return Named(load_catalogue_model(whole))
+    tagged = _tagged(name)
+    if tagged is not None:
+        return tagged
+    base, weights = without_format(name)
+    for candidate in dict.fromkeys((base, base.rpartition("/")[2])):
+        found = _in_catalogue(candidate)
+        if found is not None:
+            model = load_catalogue_model(found)
+            if weights is not None:
+                model = in_format(model, weights)
+            told = f" in {weights}" if weights is not None else ""
+            return Named(model, (f"{name} is {found}{told}, by its name",))
+    return None
+
+
+def _in_catalogue(name: str) -> str | None:
+    """The id of a name; several, or one that merely begins alike, are none."""
+    try:
+        found = find_in_catalogue(name)
+    except InfoptError:
+        return None
+    if found is None or "/" in name:
+        return found
+    numbers = [sorted(t for t in tokens_of(n) if t[0].isdigit()) for n in (name, found.rpartition("/")[2])]
+    return found if numbers[0] == numbers[1] else None
+
+
+def _tagged(name: str) -> Named | None:
+    """Ollama tags and GGUF names, by the general reader; a name that is a path here is not looked at."""
+    if not (":" in name or "gguf" in name.lower() or GGUF_QUANTIZATION.search(name)) or os.path.lexists(name):
+        return None
+    stem = re.sub(r"[-_.]gguf(?=$|:)", "", name, flags=re.IGNORECASE)
+    quantization = GGUF_QUANTIZATION.search(name)
+    base = GGUF_QUANTIZATION.sub("", stem).rpartition("/")[2]
+    for candidate in (base, base.partition("_")[2]):
+        found = _in_catalogue(candidate) if candidate and quantization else None
+        if found is not None and quantization is not None:
+            weights = format_name(quantization[1], "weights")
+            return Named(in_format(load_catalogue_model(found), weights), (f"{name} is {found} in {weights}, by its name",))
+    if ":" not in name:
+        return None
+    try:
+        model = resolve_model(name)
+    except InfoptError:
+        return None
+    return Named(model, model.notes[-1:])
+
+
+def without_format(name: str) -> tuple[str, str | None]:
+    """A name without the format it ends with, and our name of that format.
+
+    >>> without_format("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4")
+    ('Qwen/Qwen2.5-72B-Instruct', 'int4_gptq')
+    """
+    found: list[str] = []
+    plain, changed = name, True
+    while changed:
+        changed = False
+        for ending, weights in _endings().items():
+            match = re.search(rf"[-_.]{ending}$", plain, re.IGNORECASE)
+            if match is not None:
+                plain, changed = plain[: match.start()], True
+                found.append(weights)
+    # The name of a method says more than a number of bits.
+    return plain, next((w for w in found if "_" in w), found[0] if found else None)
+
+
+@cache
+def _endings() -> dict[str, str]:
+    endings: dict[str, str] = read_yaml(DATA / "name_endings.yaml")["weights"]
+    return endings
+
+
+def in_format(model: ModelProfile, weights: str) -> ModelProfile:
+    """The model stored in another format."""
+    if weights in PLAIN:
+        return replace(model, quantization=None, compute_dtype=weights, stored_bytes={})
+    parts = frozenset(load_weight_format(weights).parts)
+    return replace(model, quantization=Quantization(weights, parts), stored_bytes={})

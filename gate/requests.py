@@ -1,0 +1,183 @@
+"""What the planner is asked for a deployment: formats by our names, the engine's record, lengths, placement.
+
+TGI has no record of its own. Its rule is TensorRT-LLM's: of what is free once the model is loaded and its largest
+prefill has run, the cache takes a share, 0.9 (text-generation-inference models/globals.py, TGI_WIGGLE_ROOM) of the
+memory it may use (--cuda-memory-fraction). Ollama runs llama.cpp's buffers.
+"""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from infopt.errors import InfoptError
+from infopt.gate.beside import beside_bytes, draft_said
+from infopt.gate.deployment import Deployment
+from infopt.gate.engines import DATA
+from infopt.gate.placing import context_of, placement_of
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.memory import memory_ledger
+from infopt.profiles.engines import ENGINES, load_engine, version_key
+from infopt.profiles.formats import format_name
+from infopt.profiles.geometry import LayerRun, ModelProfile
+from infopt.records import names_in, read_yaml
+from infopt.studies.planning import Plan, plan
+from infopt.studies.scenarios import Request, build
+
+# Engines planned by the record of another, and the share of what is free that they take where that differs.
+STAND_INS = {"tgi": ("tensorrt-llm", "1.0", 0.9), "ollama": ("llama.cpp", "b11434", 1.0)}
+# Sequences TGI's warm-up runs at once (launcher/src/main.rs: its prefill budget bounds them).
+TGI_SEQUENCES = 128
+TGI_PREFILL_TOKENS = 4096
+
+
+def planned(
+    deployment: Deployment, model: ModelProfile, device: HardwareChoice, context: int | None, assumed: list[str]
+) -> Plan:
+    """The plan of one full-length request in every place memory is reserved for."""
+    model = on_devices(deployment, model, assumed)
+    request = request_of(deployment, model, context, assumed)
+    scenario = build(model, device, request).scenario
+    scenario.check()
+    extra = beside_bytes(deployment, scenario, device, assumed)
+    if extra:
+        request = replace(request, extra_bytes_per_gpu=extra)
+    fixed = deployment.value("kv_bytes")
+    if fixed and deployment.engine == "vllm":
+        request = replace(request, utilization=_for_pool(model, device, request, fixed))
+        assumed.append(f"utilization is not used: the cache is given {fixed / 2**30:.2f} GiB on each device")
+    return plan(model, device, request)
+
+
+def _for_pool(model: ModelProfile, device: HardwareChoice, request: Request, pool_bytes: int) -> float:
+    """The share of memory that leaves this pool: the pool is linear in it."""
+    scenario = build(model, device, replace(request, utilization=1.0)).scenario
+    most = memory_ledger(scenario).kv_pool_bytes_per_gpu
+    share = 1.0 - (most - pool_bytes) / device.accelerator.usable_memory_bytes
+    return min(1.0, max(0.01, share))
+
+
+def request_of(deployment: Deployment, model: ModelProfile, context: int | None, assumed: list[str]) -> Request:
+    """The planner's request."""
+    value, placed, length = deployment.value, placement_of(deployment), context_of(deployment, model)
+    engine, version = _record(deployment, assumed)
+    if length.how:
+        assumed.append(length.how)
+    if int(value("dcp", 1) or 1) > 1:
+        assumed.append("decode context parallel is not counted: the cache holds more than this")
+    tp, dp = placed.attention_tp, placed.replicas
+    split = model.experts > 0 and (placed.whole or placed.attention_dp > 1)
+    draft = draft_said(deployment)
+    own = draft is not None and draft.own_layers
+    return Request(
+        context_tokens=context,
+        batch=dp * length.sequences,
+        gpus=tp * placed.pp * dp,
+        tp=tp,
+        pp=placed.pp,
+        dp=dp,
+        ep=tp * dp if split else None,
+        engine=engine,
+        engine_version=version,
+        weights=weights_of(deployment, model),
+        kv=_format(deployment, "kv", "kv"),
+        utilization=_utilization(deployment),
+        max_num_seqs=_sequences(deployment),
+        max_num_batched_tokens=_prefill_tokens(deployment),
+        block_tokens=_positive(value("block_tokens")),
+        prefix_caching=value("prefix_caching"),
+        text_only=bool(value("text_only")),
+        mtp_tokens=max(1, draft.tokens) if draft is not None and own else 0,
+        extra_cache_layers=1 if draft is not None and (own or draft.head) else 0,
+    )
+
+
+def _record(deployment: Deployment, assumed: list[str]) -> tuple[str, str]:
+    """The engine and version whose record is used."""
+    engine, version = deployment.engine, deployment.version
+    if engine in STAND_INS:
+        other, at, _ = STAND_INS[engine]
+        assumed.append(f"memory of {engine} by the rule of {other}: no record of its own")
+        return other, at
+    if version is None:
+        version = load_engine(engine)[1]
+        assumed.append(f"{engine} {version}: no version in the file")
+        return engine, version
+    try:
+        return engine, load_engine(engine, version)[1]
+    except InfoptError:
+        oldest = min(names_in(ENGINES / engine), key=version_key)
+        assumed.append(f"memory of {engine} {version} as of {oldest}: no older record")
+        return engine, oldest
+
+
+def _utilization(deployment: Deployment) -> float | None:
+    said: float | None = deployment.value("utilization")
+    share = STAND_INS[deployment.engine][2] if deployment.engine == "tgi" else None
+    return said if share is None else share * (1.0 if said is None else said)
+
+
+def _sequences(deployment: Deployment) -> int | None:
+    if deployment.engine in ("llama.cpp", "ollama"):
+        return 1
+    said = _positive(deployment.value("max_num_seqs"))
+    return TGI_SEQUENCES if said is None and deployment.engine == "tgi" else said
+
+
+def _prefill_tokens(deployment: Deployment) -> int | None:
+    """Tokens of the largest pass; TGI's is what an input may have and 50 more, 4096 where nothing is said."""
+    said = _positive(deployment.value("max_num_batched_tokens"))
+    if said is not None or deployment.engine != "tgi":
+        return said
+    entered = _positive(deployment.value("input_tokens"))
+    return TGI_PREFILL_TOKENS if entered is None else entered + 50
+
+
+def weights_of(deployment: Deployment, model: ModelProfile) -> str | None:
+    """Format weights are loaded in; None as they are stored. An option does not change a stored quantization."""
+    if model.quantization is not None:
+        return None
+    return _format(deployment, "quantization", "weights") or _dtype(deployment, model)
+
+
+def on_devices(deployment: Deployment, model: ModelProfile, assumed: list[str]) -> ModelProfile:
+    """The layers that lie on devices: llama.cpp and Ollama keep the first ones in host memory where they are told to."""
+    said = str(deployment.value("gpu_layers", "") or "")
+    if not said.isdigit() or int(said) >= model.layers:
+        return model
+    kept = max(1, int(said))
+    assumed.append(f"{kept} of {model.layers} layers on devices, the others in host memory")
+    runs: list[LayerRun] = []
+    for run in reversed(model.runs):
+        taken = min(run.layers, kept - sum(r.layers for r in runs))
+        if taken > 0:
+            runs.insert(0, replace(run, layers=taken))
+    return replace(model, runs=tuple(runs), stored_bytes={})
+
+
+def _positive(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and value > 0 else None
+
+
+def _format(deployment: Deployment, setting: str, kind: str) -> str | None:
+    """Our name of a format the engine's options name; None for what the checkpoint has."""
+    asked = deployment.value(setting)
+    if asked is None:
+        return None
+    known = _formats()[kind]
+    if asked in known:
+        return known[asked]
+    return format_name(str(asked), kind)
+
+
+@cache
+def _formats() -> dict[str, dict[str, str | None]]:
+    data: dict[str, dict[str, str | None]] = read_yaml(DATA / "formats.yaml")
+    return data
+
+
+def _dtype(deployment: Deployment, model: ModelProfile) -> str | None:
+    """The type an unquantized model is loaded in, where an option says it."""
+    asked = deployment.value("dtype")
+    if asked in (None, "auto") or model.quantization is not None:
+        return None
+    return format_name(str(asked), "weights")
