@@ -1,0 +1,45 @@
+"""Texts that are not what runs: Go templates of Helm and of controllers, which somebody must render first.
+
+A values file may hold `{{ .Values.x }}` in a string (the chart renders it), a KServe runtime `{{.Name}}` (its
+controller fills that in), a chat template Jinja: none of these is a template of a deployment.
+"""
+
+import re
+
+from infopt.gate.nodes import Node, Text, get, text, walk
+
+ACTION = re.compile(
+    r"\{\{-?\s*(?:(?:if|else|end|range|with|include|template|define|block|toYaml|tpl|required|default|quote|printf|fail)\b"
+    r"|\(?\s*(?:include|index|toYaml)\b|\$[A-Za-z_]\w*\s*(?::?=|\.|\||-?\}\})|/\*"
+    r"|\.(?:Values|Release|Chart|Capabilities|Template|Files|Spec|ObjectMeta|GlobalConfig)\b)"
+)
+# Where templates stand for what runs: pods and how many, not notes, prompts or the values of a ConfigMap.
+_TEXT_KINDS = frozenset({"ConfigMap", "Secret"})
+_KSERVE = "serving.kserve.io/"
+
+
+def template_error(node: Node, name: str) -> str:
+    """The one line that refuses an object which is a template, "" where it is none."""
+    if text(get(node, "apiVersion")) is None or text(get(node, "kind")) is None or get(node, "kind") in _TEXT_KINDS:
+        return ""
+    for scalar in walk(node):
+        if isinstance(scalar, Text) and "{{" in scalar and (match := ACTION.search(scalar)):
+            line, column = scalar.within(match.start())
+            return f"{name}:{line}:{column}: {_advice(node)}"
+    return ""
+
+
+def unparsed_template(content: str, name: str) -> str:
+    """The one line for a text that is no YAML because it is a template, "" where it is none."""
+    match = ACTION.search(content)
+    if match is None:
+        return ""
+    line = content.count("\n", 0, match.start()) + 1
+    column = match.start() - content.rfind("\n", 0, match.start())
+    return f"{name}:{line}:{column}: is a template: render it first: helm template . | infopt gate -"
+
+
+def _advice(node: Node) -> str:
+    if str(get(node, "apiVersion")).startswith(_KSERVE):
+        return "is a template that the KServe controller fills in: check the LLMInferenceService that uses it"
+    return "is a template: render it first: helm template . | infopt gate -"
