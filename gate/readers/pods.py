@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from infopt.frozen import dataclass
 from infopt.gate.found import Argument, Hardware, Host
@@ -28,6 +29,10 @@ DEVICE_LABELS = (
     "beta.kubernetes.io/instance-type",
     "karpenter.sh/instance-type",
 )
+# A variable in command and args; a name may hold dots and hyphens.
+REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)")
+MOST_ROUNDS = 8
+MOST_CHARACTERS = 100_000
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -59,7 +64,7 @@ def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) 
             name=str(text(container.get("name")) or f"container {position}"),
             line=line_of(container),
             image=text(container.get("image")),
-            arguments=command_line(container, where),
+            arguments=tuple(substituted(word, environment) for word in command_line(container, where)),
             environment=environment,
             hidden=hidden,
             hardware=devices(container, named),
@@ -90,6 +95,18 @@ def command_line(container: Mapping[str, Node], path: str) -> tuple[Argument, ..
                 line, column = word.within(0)
                 found.append(Argument(word, line, column, where))
     return tuple(found)
+
+
+def substituted(argument: Argument, environment: Mapping[str, Text]) -> Argument:
+    """An argument with `$(NAME)` in place, as Kubernetes puts it there before any shell sees it; `$$(` stays."""
+    made = argument.text
+    for _ in range(MOST_ROUNDS):
+        before, made = made, REFERENCE.sub(lambda match: environment.get(match[1], match[0]), made)
+        if made == before:
+            return argument if made == argument.text else replace(argument, text=made)
+        if len(made) > MOST_CHARACTERS:
+            return argument
+    return argument
 
 
 def variables(container: Mapping[str, Node], outside: Mapping[str, Text]) -> tuple[dict[str, Text], tuple[str, ...]]:
