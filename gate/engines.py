@@ -5,12 +5,16 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
+
+from pydantic import Field
 
 from infopt.frozen import dataclass
 from infopt.gate.environment import expanded, unresolved
 from infopt.gate.found import Argument, Found
 from infopt.gate.shell import Command, commands, split
+from infopt.gate.wrappers import bundled_version, engines_words
 from infopt.records import Record, read_yaml, validate_record
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -58,6 +62,7 @@ MOST_LAUNCHER_WORDS = 40
 MOST_SHELLS = 3
 MOST_VALUE_CHARACTERS = 20_000
 MOST_PROGRAM_WORDS = 6
+PARALLEL = re.compile(r"--?(tp|pp|world[-_]size|(tp|pp)[-_]size|(tensor|pipeline)[-_]parallel[-_]size)\b")
 
 
 class Image(Record):
@@ -66,6 +71,7 @@ class Image(Record):
     pattern: str
     entry: bool
     versions: str
+    bundle: str = ""
 
 
 class Engine(Record):
@@ -73,6 +79,7 @@ class Engine(Record):
 
     programs: list[str]
     images: list[Image]
+    hints: list[str] = Field([])
     source: str
 
 
@@ -82,11 +89,13 @@ class Call:
 
     arguments  what follows the program, variables in place
     program    the words that start it, "" where the image does
+    assumed    why the engine is taken to be this one, "" where its program says so
     """
 
     engine: str
     program: str
     arguments: tuple[Argument, ...]
+    assumed: str = ""
 
 
 @cache
@@ -121,6 +130,8 @@ def version_of_image(image: str) -> str | None:
     """The engine's version by the tag, None where the tag does not say."""
     known = engine_of_image(image)
     tag = split_image(image)[1]
+    if known is not None and known[1].bundle:
+        return bundled_version(known[1].bundle, known[0], tag)
     if known is None or not known[1].versions:
         return None
     match = re.fullmatch(known[1].versions, tag)
@@ -138,13 +149,30 @@ def call(found: Found) -> Call | None:
     if image is not None and (image[1].entry or not found.arguments):
         named = named or image[0]
     if not named or (found.arguments and not _only_options(found.arguments) and not found.engine):
-        return None
+        return _hinted(found.arguments, variables)
     return Call(named, "", tuple(_in_place(argument, variables) for argument in found.arguments))
 
 
 def _only_options(arguments: Sequence[Argument]) -> bool:
     """Whether words could be arguments of an image's own program: the first is an option, or `serve`."""
     return arguments[0].text.startswith("-") or arguments[0].text in ("serve",) or "/" in arguments[0].text
+
+
+def _hinted(arguments: Sequence[Argument], variables: Mapping[str, str]) -> Call | None:
+    """A server of somebody's own that splits a model over devices and names an engine's parts in its options."""
+    script = _script(arguments) if arguments else None
+    lines = [line.words for line in lines_of(script, variables)] if script is not None else [tuple(arguments)]
+    for words in lines:
+        options = tuple(dropwhile(lambda word: not word.text.startswith("-"), words))
+        if not any(PARALLEL.match(word.text) for word in options):
+            continue
+        for name, engine in engines().items():
+            hint = next((word for word in options for hint in engine.hints if re.search(hint, word.text)), None)
+            if hint is not None:
+                program = " ".join(word.text for word in words[: len(words) - len(options)])
+                said = f"{program} is taken for a server of {name}, by {hint.text.partition('=')[0]}"
+                return Call(name, program, options, said)
+    return None
 
 
 def started(arguments: Sequence[Argument], variables: Mapping[str, str], shells: int = MOST_SHELLS) -> Call | None:
@@ -249,7 +277,7 @@ def _matched(words: list[Argument]) -> Call | None:
         if found is not None:
             engine, taken = found
             program = " ".join(word.text for word in words[start : start + taken])
-            return Call(engine, program, tuple(words[start + taken :]))
+            return Call(engine, program, engines_words(program, engine, words[start + taken :]))
     return None
 
 

@@ -58,7 +58,7 @@ def inside(text: Text, name: str) -> list[Node]:
 
     Errors: InfoptError, by the line in that file.
     """
-    return list(documents(text, name, text))
+    return list(documents(str(text), name, text))
 
 
 def documents(text: str, name: str, origin: Text | None = None) -> Iterator[Node]:
