@@ -69,4 +69,5 @@ class Finding:
     message: str
     detail: str
     remedy: str
+    cause: str = ""
     suppressed: str | None = None

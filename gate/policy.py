@@ -172,5 +172,6 @@ def _laid_over(held: Policy, over: Override) -> Iterator[tuple[str, Any]]:
     rules = dict(held.rules)
     for id, rule in over.rules.items():
         before = rules.get(id, RulePolicy())
-        rules[id] = RulePolicy(severity=rule.severity or before.severity, parameters=before.parameters | rule.parameters)
+        numbers = before.parameters | rule.parameters
+        rules[id] = RulePolicy(severity=rule.severity or before.severity, parameters=numbers)
     yield "rules", rules

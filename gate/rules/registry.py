@@ -15,6 +15,39 @@ MODULES = (
     "gpus_granted",
     "flags",
     "unpinned_image",
+    "tp_over_pcie",
+    "tp_over_nodes",
+    "tp_not_needed",
+    "pipeline_in_machine",
+    "idle_devices",
+    "latent_copied",
+    "context_above_workload",
+    "context_below_workload",
+    "prefix_caching_off",
+    "prefix_caching_useless",
+    "prefix_block_too_long",
+    "kv_quantization_small",
+    "kv_quantization_slow",
+    "weight_quantization_slow",
+    "speculative_at_concurrency",
+    "draft_too_long",
+    "draft_scheduling",
+    "weights_offloaded",
+    "kv_offload_slow",
+    "lora_slots",
+    "eager_cost",
+    "chunked_prefill_off",
+    "batch_budget_large",
+    "batch_budget_small",
+    "max_num_seqs_above_memory",
+    "max_num_seqs_below_memory",
+    "concurrency_above_memory",
+    "idle_replicas",
+    "tpot_target",
+    "ttft_target",
+    "cost_target",
+    "rate_above_saturation",
+    "cold_start",
 )
 
 
@@ -24,9 +57,21 @@ def rules() -> tuple[Rule, ...]:
     return tuple(cast(Rule, import_module(f"infopt.gate.rules.{module}").RULE) for module in MODULES)
 
 
+@cache
+def catalogue() -> tuple[Rule, ...]:
+    """All of them, and those about suppressions, which look at files and not at deployments."""
+    return (*rules(), *cast(tuple[Rule, ...], import_module("infopt.gate.suppression").RULES))
+
+
+@cache
+def by_id() -> dict[str, Rule]:
+    """The catalogue by id."""
+    return {rule.id: rule for rule in catalogue()}
+
+
 def rule(id: str) -> Rule:
     """The rule of an id; an unknown one lists the nearest."""
-    known = {r.id: r for r in rules()}
+    known = by_id()
     if id not in known:
         raise unknown_name("rule", id, list(known), "infopt rules lists them")
     return known[id]
