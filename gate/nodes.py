@@ -5,6 +5,7 @@ constructed from tags. An alias is the same object again, so no file grows past 
 the depth are bounded. A block scalar remembers where each of its lines stands, for scripts inside files.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,9 +15,15 @@ from infopt.errors import InfoptError
 
 MOST_EVENTS = 500_000
 MOST_DEPTH = 100
+MOST_DOCUMENTS = 5_000
+# Keys that `<<` puts into mappings: a base is copied into each that names it.
+MOST_MERGED = 200_000
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 TRUE = frozenset({"true", "yes", "on"})
 FALSE = frozenset({"false", "no", "off"})
+
+# From the head of a block scalar to the first character of its first line that is not blank.
+FIRST_LINE = re.compile(r"[^\r\n]*(?:\r?\n[ \t]*(?=\r?\n))*+\r?\n([ \t]*)(?=\S)")
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # What a document is made of.
@@ -67,7 +74,7 @@ def documents(text: str, name: str, origin: Text | None = None) -> Iterator[Node
     origin: the scalar of another file that the text is.
     Errors: InfoptError with line and column for bad syntax, too many events, nesting past `MOST_DEPTH`.
     """
-    builder = _Builder(text.splitlines(), origin)
+    builder, found = _Builder(text, origin), 0
     try:
         for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
             if count > MOST_EVENTS:
@@ -78,19 +85,23 @@ def documents(text: str, name: str, origin: Text | None = None) -> Iterator[Node
                 line, column = builder.place(mark)
                 raise InfoptError(f"{name}:{line}:{column}: nested more than {MOST_DEPTH} deep")
             if done:
+                found += 1
+                if found > MOST_DOCUMENTS:
+                    raise InfoptError(f"{name}: more than {MOST_DOCUMENTS:,} YAML documents; split the file")
                 yield builder.document
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = ":{}:{}".format(*builder.place(mark)) if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        problem = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "malformed")
         raise InfoptError(f"{name}{where}: not readable as YAML: {problem}") from error
 
 
 class _Builder:
     """Builds one document after the other from events, without recursion."""
 
-    def __init__(self, lines: list[str], origin: Text | None) -> None:
-        self.lines, self.origin = lines, origin
+    def __init__(self, text: str, origin: Text | None) -> None:
+        self.text, self.origin = text, origin
+        self.merged = 0
         self.document: Node = None
         self._start()
 
@@ -117,7 +128,9 @@ class _Builder:
             closed = self.stack.pop()
             self.keys.pop()
             if isinstance(closed, dict) and "<<" in closed:
-                _merge(closed)
+                self.merged += _merge(closed)
+                if self.merged > MOST_MERGED:
+                    raise yaml.constructor.ConstructorError(None, None, "<< copies too many keys", event.start_mark)
         elif kind is yaml.AliasEvent:
             if event.anchor not in self.anchors:
                 raise yaml.composer.ComposerError(None, None, f"unknown alias {event.anchor!r}", event.start_mark)
@@ -142,9 +155,8 @@ class _Builder:
         if not style and event.value in NULLS and (self.keys and not self._expects_key()):
             return None
         column = mark.column + 1
-        if style == "|" and mark.line + 1 < len(self.lines):
-            first = next((line for line in self.lines[mark.line + 1 :] if line.strip()), "")
-            column = len(first) - len(first.lstrip()) + 1
+        if style == "|" and (first := FIRST_LINE.match(self.text, mark.index)):
+            column = len(first[1]) + 1
         literal = self.origin is None or self.origin.style == "|"
         return at(event.value, *self.place(mark, column), style if literal or not style else "'")
 
@@ -170,13 +182,18 @@ class _Builder:
             self.keys[-1] = None
 
 
-def _merge(mapping: dict[str, Node]) -> None:
-    """`<<: *base`: keys of the base that the mapping has not."""
+def _merge(mapping: dict[str, Node]) -> int:
+    """`<<: *base`: keys of the base that the mapping has not; how many keys the bases have."""
     merged = mapping.pop("<<")
+    looked_at = 0
     for base in merged if isinstance(merged, list) else [merged]:
         if isinstance(base, Mapping):
+            looked_at += len(base)
+            if looked_at > MOST_MERGED:
+                break
             for key, value in base.items():
                 mapping.setdefault(key, value)
+    return looked_at
 
 
 def get(node: Node, path: str) -> Node:
