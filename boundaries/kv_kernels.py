@@ -17,7 +17,10 @@ _FILE = Path(__file__).resolve().parent / "data" / "kv_kernels.yaml"
 
 
 class Row(Record):
-    """Where something holds: engines, versions from `since` on and before `until`, compute capabilities."""
+    """Where something holds: engines, versions from `since` on and before `until`, compute capabilities.
+
+    worst_ratio  lowest throughput measured with the format over that without; None where none was
+    """
 
     engines: list[str]
     formats: list[str] = Field([])
@@ -28,6 +31,7 @@ class Row(Record):
     capability_below: float | None = None
     processor: bool = False
     refused: bool = False
+    worst_ratio: float | None = None
     text: str = ""
     source: str
 
