@@ -19,7 +19,7 @@ from infopt.boundaries.quantities import Quantity
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Metric, Rule, Technique
 from infopt.errors import InfoptError
-from infopt.ledgers.answer_cache import api_saving, cost_ratio, hits_for_gain, uses_for_saving
+from infopt.ledgers.answer_cache import api_saved_share, cost_ratio, needed_hit_share, needed_uses
 
 MEASURE_HITS = "--semantic-hits SHARE (look logged questions up in an index of the answers, and read the hits)"
 RULE = "a semantic cache answers 30% of queries, so 1.43x as many are served; a prompt cache at 70% hits, 3.3x"
@@ -32,7 +32,7 @@ def judge(situation: Situation) -> Judgement:
     if hits is not None and not 0 <= hits <= 1:
         raise InfoptError(f"--semantic-hits {hits:g}: not a share between 0 and 1")
     figures, lookup = tuple(_figures(situation)), lookup_ratio(situation)
-    least = hits_for_gain(threshold("worth_ratio"), lookup)
+    least = needed_hit_share(threshold("worth_ratio"), lookup)
     rule = Rule(3, RULE, None)
     if situation.memory.kv_pool_bytes_per_gpu <= 0:
         return Judgement("impossible", None, "the model does not fit: there is nothing to save", figures, rule=rule)
@@ -87,7 +87,7 @@ def _costs(situation: Situation) -> Iterator[str]:
 
 def _figures(situation: Situation) -> Iterator[Figure]:
     load, s, lookup = situation.load, situation.scenario, lookup_ratio(situation)
-    least = min(1.0, hits_for_gain(threshold("worth_ratio"), lookup))
+    least = min(1.0, needed_hit_share(threshold("worth_ratio"), lookup))
     yield Figure(
         "lookup_ratio",
         lookup,
@@ -103,11 +103,11 @@ def _figures(situation: Situation) -> Iterator[Figure]:
             yield Figure("model_rate_per_s", left, "requests/s", "rate that still reaches the model")
     shared = None if load.prefix.shared_tokens is None else min(1.0, load.prefix.shared_tokens / s.input_tokens)
     prices = _data("read_price"), _data("write_price")
-    most = None if shared is None else api_saving(shared, 1e9, *prices)
+    most = None if shared is None else api_saved_share(shared, 1e9, *prices)
     yield Figure("api_input_saving_share", most, "share", "of input price that a provider's prompt cache saves at most")
     yield Figure(
         "api_uses_to_pay",
-        uses_for_saving(1.0, 0.0, *prices),
+        needed_uses(1.0, 0.0, *prices),
         "uses",
         "of a prefix that pay for writing it to a provider's prompt cache",
     )

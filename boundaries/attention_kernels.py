@@ -17,7 +17,7 @@ from infopt.boundaries.quantities import CONTEXT
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
 from infopt.frozen import dataclass
-from infopt.ledgers.attention import SCORE_BYTES, fused_flop, linear_flop, prefill_gain, square_flop, unfused_s
+from infopt.ledgers.attention import SCORE_BYTES, fused_flop, linear_flop, prefill_gain_ratio, square_flop, unfused_s
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import LayerRun, ModelProfile
@@ -42,8 +42,8 @@ class Prompt:
     @property
     def gain(self) -> Gain:
         """Over unfused attention; at least where fused kernels skip nothing either."""
-        best = prefill_gain(self.linear_s, self.unfused_s, self.fused_s)
-        least = prefill_gain(self.linear_s, self.unfused_s, self.square_s)
+        best = prefill_gain_ratio(self.linear_s, self.unfused_s, self.fused_s)
+        least = prefill_gain_ratio(self.linear_s, self.unfused_s, self.square_s)
         return Gain(best, min(best, least), best, "ttft")
 
 

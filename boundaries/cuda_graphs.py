@@ -16,7 +16,7 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps, variants
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
 from infopt.errors import InfoptError
-from infopt.ledgers.cold_start import Span, Start, eager_step_s, load_s
+from infopt.ledgers.cold_start import Range, Start, eager_step_s, load_s
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.step_constants import kernels_per_step
 from infopt.units import format_bytes_per_s
@@ -90,30 +90,30 @@ def eager_extra_s(situation: Situation, steps: Steps, kernels: int, data: dict[s
 def start_of(s: Scenario, stored_bytes: float, storage_bytes_per_s: float | None = None) -> Start:
     """The parts of a start of this engine with a checkpoint of `stored_bytes`."""
     data, layers = _data()["engines"][s.engine.engine], s.model.layers
-    speed = Span(*(_data()["load_bytes_per_s"][end] for end in ("value", "low", "high")))
+    speed = Range(*(_data()["load_bytes_per_s"][end] for end in ("value", "low", "high")))
     if storage_bytes_per_s is not None:
         if storage_bytes_per_s <= 0:
             raise InfoptError(f"--storage-bandwidth {storage_bytes_per_s:g}: must be above 0")
-        speed = Span(storage_bytes_per_s, storage_bytes_per_s, storage_bytes_per_s)
+        speed = Range(storage_bytes_per_s, storage_bytes_per_s, storage_bytes_per_s)
     return Start(
-        boot=_plain(data["boot"]),
-        load=load_s(stored_bytes, speed),
-        profile=_plain(data["profile"]),
-        compile=_by_layer(data.get("compile"), layers),
-        compile_cached=_by_layer(data.get("compile_cached"), layers),
-        capture=_by_layer(data.get("capture"), layers),
+        boot_s=_plain(data["boot"]),
+        load_s=load_s(stored_bytes, speed),
+        profile_s=_plain(data["profile"]),
+        compile_s=_by_layer(data.get("compile"), layers),
+        compile_cached_s=_by_layer(data.get("compile_cached"), layers),
+        capture_s=_by_layer(data.get("capture"), layers),
     )
 
 
-def _plain(row: dict[str, Any]) -> Span:
-    return Span(row["value"], row["low"], row["high"])
+def _plain(row: dict[str, Any]) -> Range:
+    return Range(row["value"], row["low"], row["high"])
 
 
-def _by_layer(row: dict[str, Any] | None, layers: int) -> Span:
+def _by_layer(row: dict[str, Any] | None, layers: int) -> Range:
     if row is None:
-        return Span(0.0, 0.0, 0.0)
+        return Range(0.0, 0.0, 0.0)
     value = row["value"] + row["layer"] * layers
-    return Span(value, value * row["low_ratio"], value * row["high_ratio"])
+    return Range(value, value * row["low_ratio"], value * row["high_ratio"])
 
 
 def _verdict(situation: Situation, start: Start, gain: Gain) -> tuple[Verdict, str]:
@@ -155,7 +155,7 @@ def _figures(situation: Situation, data: dict[str, Any], start: Start) -> Iterat
         yield Figure(
             "sequences_lost", grown - memory.max_sequences, "sequences", "more that would fit in the graphs' memory"
         )
-    yield Figure("load_s", start.load.value, "s", f"to read the weights at {_speed(situation)}")
+    yield Figure("load_s", start.load_s.value, "s", f"to read the weights at {_speed(situation)}")
     for name, span, text in (
         ("start_cold_s", start.cold_s, "cold start: graphs, nothing cached"),
         ("start_warm_s", start.warm_s, "warm start: graphs, compile cache kept"),

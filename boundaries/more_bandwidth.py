@@ -22,7 +22,7 @@ from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator
 from infopt.hardware.catalogue import common_accelerators, load_accelerator
 from infopt.ledgers.cost import usd_per_million_tokens
-from infopt.ledgers.mixture import active_share_as_half, all_experts_batch
+from infopt.ledgers.mixture import all_experts_batch, halving_active_share
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.profiles.formats import kv_format_name, load_kv_format, load_weight_format, weight_bits_by_part
 from infopt.profiles.geometry import ModelProfile
@@ -146,7 +146,7 @@ def _mixture(found: Decision) -> Iterator[Figure]:
         return
     ledger = before.bandwidth
     kv = ledger.kv_bytes_per_step * found.batch / s.batch_per_replica
-    share = active_share_as_half(ledger.weight_bytes_per_step, kv, found.batch)
+    share = halving_active_share(ledger.weight_bytes_per_step, kv, found.batch)
     text = "active part with which a mixture of this size halves the bytes read"
     yield Figure("mixture_active_share", share, "share", text)
     active = None if share is None else share * s.model.params_active

@@ -20,21 +20,21 @@ def cost_ratio(hit_share: float, lookup_ratio: float) -> float:
     return 1 - hit_share + lookup_ratio
 
 
-def hits_for_gain(gain: float, lookup_ratio: float) -> float:
-    """Share of answers found at which a machine serves `gain` times the requests: 1 - 1 / gain + l.
+def needed_hit_share(gain_ratio: float, lookup_ratio: float) -> float:
+    """Share of answers found at which a machine serves `gain_ratio` times the requests: 1 - 1 / gain_ratio + l.
 
-    >>> hits_for_gain(2.0, 0.25)
+    >>> needed_hit_share(2.0, 0.25)
     0.75
     """
-    return 1 - 1 / gain + lookup_ratio
+    return 1 - 1 / gain_ratio + lookup_ratio
 
 
-def api_saving(shared: float, uses: float, read_price: float, write_price: float) -> float:
+def api_saved_share(shared_share: float, uses: float, read_price_ratio: float, write_price_ratio: float) -> float:
     """Saving on input tokens where a prefix is written once and read by the other uses, prices as shares of full."""
-    return shared * (1 - (write_price + (uses - 1) * read_price) / uses)
+    return shared_share * (1 - (write_price_ratio + (uses - 1) * read_price_ratio) / uses)
 
 
-def uses_for_saving(shared: float, saving: float, read_price: float, write_price: float) -> float:
+def needed_uses(shared_share: float, saved_share: float, read_price_ratio: float, write_price_ratio: float) -> float:
     """Uses of a prefix at which the saving is reached; infinite where it never is."""
-    room = shared * (1 - read_price) - saving
-    return math.inf if room <= 0 else shared * (write_price - read_price) / room
+    room = shared_share * (1 - read_price_ratio) - saved_share
+    return math.inf if room <= 0 else shared_share * (write_price_ratio - read_price_ratio) / room

@@ -37,15 +37,15 @@ def square_flop(model: ModelProfile, tokens: float) -> float:
     return sum(run.layers * pair_flop(run.mixer) for run in model.groups) * tokens**2
 
 
-def unfused_ratio(dims: float, flop_per_s: float, bytes_per_s: float, passes: float) -> float:
+def unfused_ratio(pair_dim: float, flop_per_s: float, bytes_per_s: float, passes: float) -> float:
     """Time of one pair of one head with its score in memory over that with it on the chip.
 
-    max(2 dims / F, 2 passes / BW) / (2 dims / F); dims = d_qk + d_v.
+    max(2 pair_dim / F, 2 passes / BW) / (2 pair_dim / F); pair_dim = d_qk + d_v.
 
     >>> round(unfused_ratio(256, 989.4e12, 3.35e12, 4), 2)
     4.61
     """
-    compute_s = 2 * dims / flop_per_s
+    compute_s = 2 * pair_dim / flop_per_s
     return max(compute_s, SCORE_BYTES * passes / bytes_per_s) / compute_s
 
 
@@ -59,6 +59,6 @@ def unfused_s(model: ModelProfile, tokens: float, flop_per_s: float, bytes_per_s
     return total
 
 
-def prefill_gain(linear_s: float, slow_s: float, fast_s: float) -> float:
+def prefill_gain_ratio(linear_s: float, slow_s: float, fast_s: float) -> float:
     """A prompt with slow attention over one with fast: its matrices gain nothing."""
     return (linear_s + slow_s) / (linear_s + fast_s)

@@ -13,59 +13,59 @@ from infopt.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Range:
     """A figure and the range it was seen in."""
 
     value: float
     low: float
     high: float
 
-    def __add__(self, other: "Span") -> "Span":
+    def __add__(self, other: "Range") -> "Range":
         """Sum; both ends may come together.
 
-        >>> Span(2.0, 1.0, 3.0) + Span(1.0, 1.0, 4.0)
-        Span(value=3.0, low=2.0, high=7.0)
+        >>> Range(2.0, 1.0, 3.0) + Range(1.0, 1.0, 4.0)
+        Range(value=3.0, low=2.0, high=7.0)
         """
-        return Span(self.value + other.value, self.low + other.low, self.high + other.high)
+        return Range(self.value + other.value, self.low + other.low, self.high + other.high)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """Seconds of each part of a start."""
 
-    boot: Span
-    load: Span
-    profile: Span
-    compile: Span
-    compile_cached: Span
-    capture: Span
+    boot_s: Range
+    load_s: Range
+    profile_s: Range
+    compile_s: Range
+    compile_cached_s: Range
+    capture_s: Range
 
     @property
-    def eager_s(self) -> Span:
-        return self.boot + self.load + self.profile
+    def eager_s(self) -> Range:
+        return self.boot_s + self.load_s + self.profile_s
 
     @property
-    def warm_s(self) -> Span:
-        return self.eager_s + self.compile_cached + self.capture
+    def warm_s(self) -> Range:
+        return self.eager_s + self.compile_cached_s + self.capture_s
 
     @property
-    def cold_s(self) -> Span:
-        return self.eager_s + self.compile + self.capture
+    def cold_s(self) -> Range:
+        return self.eager_s + self.compile_s + self.capture_s
 
 
-def load_s(stored_bytes: float, bytes_per_s: Span) -> Span:
+def load_s(stored_bytes: float, bytes_per_s: Range) -> Range:
     """Seconds to read the weights.
 
-    >>> load_s(10e9, Span(2e9, 1e9, 5e9))
-    Span(value=5.0, low=2.0, high=10.0)
+    >>> load_s(10e9, Range(2e9, 1e9, 5e9))
+    Range(value=5.0, low=2.0, high=10.0)
     """
-    return Span(stored_bytes / bytes_per_s.value, stored_bytes / bytes_per_s.high, stored_bytes / bytes_per_s.low)
+    return Range(stored_bytes / bytes_per_s.value, stored_bytes / bytes_per_s.high, stored_bytes / bytes_per_s.low)
 
 
 def eager_step_s(step_s: float, kernels: float, launch_s: float, gap_s: float) -> float:
     """A step whose kernels the host launches one by one: as long as the device or the host takes.
 
-    >>> eager_step_s(0.005, 320, 30e-6, 2e-6), eager_step_s(0.053, 320, 30e-6, 2e-6)
+    >>> round(eager_step_s(0.005, 320, 30e-6, 2e-6), 4), round(eager_step_s(0.053, 320, 30e-6, 2e-6), 5)
     (0.0096, 0.05364)
     """
     return max(step_s + kernels * gap_s, kernels * launch_s)

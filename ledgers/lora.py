@@ -25,31 +25,31 @@ GATED_MATRICES = 3
 class Width:
     """Elements of adapter matrices per unit of rank: on one rank, and of the whole adapter."""
 
-    rank: float
-    whole: float
+    rank_elements: float
+    whole_elements: float
 
     def __add__(self, other: "Width") -> "Width":
-        return Width(self.rank + other.rank, self.whole + other.whole)
+        return Width(self.rank_elements + other.rank_elements, self.whole_elements + other.whole_elements)
 
     def times(self, count: float) -> "Width":
-        return Width(self.rank * count, self.whole * count)
+        return Width(self.rank_elements * count, self.whole_elements * count)
 
 
 NOTHING = Width(0.0, 0.0)
 
 
-def column(d_in: float, d_out: float, parts: float) -> Width:
+def column(in_dim: float, out_dim: float, ranks: float) -> Width:
     """A matrix whose outputs are split.
 
     >>> column(4096, 4096, 4)
-    Width(rank=5120.0, whole=8192)
+    Width(rank_elements=5120.0, whole_elements=8192)
     """
-    return Width(d_in + d_out / parts, d_in + d_out)
+    return Width(in_dim + out_dim / ranks, in_dim + out_dim)
 
 
-def row(d_in: float, d_out: float, parts: float) -> Width:
+def row(in_dim: float, out_dim: float, ranks: float) -> Width:
     """A matrix whose inputs are split."""
-    return Width(d_in / parts + d_out, d_in + d_out)
+    return Width(in_dim / ranks + out_dim, in_dim + out_dim)
 
 
 def mixer_width(mixer: Mixer, hidden: int, tp: int) -> Width:
@@ -81,27 +81,27 @@ def _latent_width(mixer: Mixer, hidden: int, tp: int) -> Width:
     return column(hidden, q_rank, 1) + column(q_rank, queries, tp) + down + up + out
 
 
-def feed_forward_width(ff: FeedForward, hidden: int, parts: int, experts: bool) -> Width:
+def feed_forward_width(ff: FeedForward, hidden: int, tp: int, experts: bool) -> Width:
     """Adapted matrices of one feed-forward; `experts` counts the routed ones, each with its own adapter."""
-    total = _matrices_width(ff.mlp_params, _matrices(ff.mlp_params, hidden, ff.intermediate), hidden, parts)
-    total += _matrices_width(ff.shared_params, GATED_MATRICES, hidden, parts)
+    total = _matrices_width(ff.mlp_params, _matrices(ff.mlp_params, hidden, ff.intermediate), hidden, tp)
+    total += _matrices_width(ff.shared_params, GATED_MATRICES, hidden, tp)
     if experts and ff.experts:
-        one = _matrices_width(ff.expert_params, _matrices(ff.expert_params, hidden, ff.intermediate), hidden, parts)
+        one = _matrices_width(ff.expert_params, _matrices(ff.expert_params, hidden, ff.intermediate), hidden, tp)
         total += one.times(ff.experts)
     return total
 
 
-def _matrices(params: int, hidden: int, intermediate: int) -> int:
-    """How many matrices hidden x intermediate they are: 2, or 3 with a gate."""
-    return max(2, round(params / (hidden * intermediate))) if params and intermediate else GATED_MATRICES
+def _matrices(params: int, hidden: int, width: int) -> int:
+    """How many matrices hidden x width they are: 2, or 3 with a gate."""
+    return max(2, round(params / (hidden * width))) if params and width else GATED_MATRICES
 
 
-def _matrices_width(params: int, matrices: int, hidden: int, parts: int) -> Width:
+def _matrices_width(params: int, matrices: int, hidden: int, tp: int) -> Width:
     """All but one go up from hidden, the last comes down again."""
     if not params:
         return NOTHING
     inner = params / hidden / matrices
-    return column(hidden, inner, parts).times(matrices - 1) + row(inner, hidden, parts)
+    return column(hidden, inner, tp).times(matrices - 1) + row(inner, hidden, tp)
 
 
 def layers_width(runs: Iterable[LayerRun], hidden: int, tp: int, experts: bool) -> Width:
@@ -115,12 +115,12 @@ def layers_width(runs: Iterable[LayerRun], hidden: int, tp: int, experts: bool) 
 
 def rank_width(s: Scenario, experts: bool) -> float:
     """Elements of a slot per unit of rank on the fullest rank."""
-    return max(layers_width(stage, s.model.hidden, s.tp, experts).rank for stage in stages(s.model, s.pp))
+    return max(layers_width(stage, s.model.hidden, s.tp, experts).rank_elements for stage in stages(s.model, s.pp))
 
 
 def adapter_width(s: Scenario, experts: bool) -> float:
     """The same of the whole adapter, on disk or in host memory."""
-    return layers_width(s.model.groups, s.model.hidden, 1, experts).whole
+    return layers_width(s.model.groups, s.model.hidden, 1, experts).whole_elements
 
 
 def slots_bytes(width: float, slots: int, rank: int, bytes_per_element: float = 2.0) -> float:
@@ -132,7 +132,7 @@ def slots_bytes(width: float, slots: int, rank: int, bytes_per_element: float = 
     return slots * rank * width * bytes_per_element
 
 
-def largest_slots(width: float, rank: int, bytes_free: float, bytes_per_element: float = 2.0) -> int:
+def largest_slots(width: float, rank: int, free_bytes: float, bytes_per_element: float = 2.0) -> int:
     """Slots that fit beside everything else."""
     one = slots_bytes(width, 1, rank, bytes_per_element)
-    return int(max(0.0, bytes_free) // one) if one else 0
+    return int(max(0.0, free_bytes) // one) if one else 0

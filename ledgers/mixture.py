@@ -19,10 +19,10 @@ def read_share(active_share: float, tokens: float) -> float:
     return 1 - float((1 - active_share) ** tokens)
 
 
-def active_share_as_half(weight_bytes: float, kv_bytes: float, tokens: float) -> float | None:
+def halving_active_share(weight_bytes: float, kv_bytes: float, tokens: float) -> float | None:
     """Active share at which a step reads as little as with twice the bandwidth; None where the cache alone is half.
 
-    >>> active_share_as_half(100.0, 0.0, 1)
+    >>> halving_active_share(100.0, 0.0, 1)
     0.5
     """
     needed = (weight_bytes - kv_bytes) / (2 * weight_bytes)

@@ -54,14 +54,16 @@ def restore_s(stored_bytes: float, bytes_per_s: float, latency_s: float, utiliza
     return latency_s + stored_bytes / bytes_per_s * (1 + utilization / (2 * (1 - utilization)))
 
 
-def break_even_tokens(restore: Callable[[int], float], recompute: Callable[[int], float], most: int) -> int | None:
-    """The shortest prefix whose restoring is faster, None where none up to `most` is.
+def break_even_tokens(
+    restore: Callable[[int], float], recompute: Callable[[int], float], most_tokens: int
+) -> int | None:
+    """The shortest prefix whose restoring is faster, None where none up to `most_tokens` is.
 
     The difference turns once: a restore costs a latency and then grows evenly, computing grows evenly or faster.
     """
-    if most < 1 or restore(most) >= recompute(most):
+    if most_tokens < 1 or restore(most_tokens) >= recompute(most_tokens):
         return None
-    low, high = 0, most
+    low, high = 0, most_tokens
     while high - low > 1:
         middle = (low + high) // 2
         if restore(middle) < recompute(middle):

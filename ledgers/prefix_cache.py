@@ -97,11 +97,11 @@ def counted(uses: Iterable[int]) -> Popularity:
     return Popularity(times[::-1] / (times @ counts), counts[::-1].astype(float))
 
 
-def remembered_requests(popularity: Popularity, capacity: float, own: float = 0.0) -> float:
+def remembered_requests(popularity: Popularity, capacity_prefixes: float, own_ratio: float = 0.0) -> float:
     """T: the latest requests whose tokens a pool holds; infinite where it holds every prefix for ever.
 
-    capacity  prefixes the pool has room for, C / S
-    own       bytes of one request alone over those of a prefix, U / S
+    capacity_prefixes  prefixes the pool has room for, C / S
+    own_ratio          bytes of one request alone over those of a prefix, U / S
 
     The left side is concave in T, so Newton's tangents approach the root from below, each time nearer.
     """
@@ -109,15 +109,15 @@ def remembered_requests(popularity: Popularity, capacity: float, own: float = 0.
 
     shares, counts = popularity.shares, popularity.counts
     leaving = -np.log1p(-np.minimum(shares, CERTAIN))
-    if capacity <= 0:
+    if capacity_prefixes <= 0:
         return 0.0
-    if own == 0 and capacity >= counts.sum():
+    if own_ratio == 0 and capacity_prefixes >= counts.sum():
         return math.inf
     requests = 0.0
     for _ in range(NEWTON_STEPS):
         left = np.exp(-leaving * requests)
-        missing = capacity - float(counts @ (1 - left)) - own * requests
-        step = missing / (float(counts @ (leaving * left)) + own)
+        missing = capacity_prefixes - float(counts @ (1 - left)) - own_ratio * requests
+        step = missing / (float(counts @ (leaving * left)) + own_ratio)
         requests += step
         if step <= RELATIVE * requests:
             break
@@ -137,7 +137,8 @@ def hot_spot_ratio(popularity: Popularity, replicas: int) -> float:
     """Load of the fullest replica over the mean, where each prefix has a home and homes are given out evenly.
 
     Most popular first, each to the emptiest replica; prefixes past the first few hundred fill what is left level. No
-    router that keeps a prefix on one replica does better than p_1 R; one that hashes does worse (`hashing_spread`).
+    router that keeps a prefix on one replica does better than p_1 R; one that hashes does worse
+    (`hashing_spread_ratio`).
     """
     loads, placed = [0.0] * replicas, 0
     for share, count in zip(popularity.shares.tolist(), popularity.counts.tolist(), strict=True):
@@ -149,16 +150,16 @@ def hot_spot_ratio(popularity: Popularity, replicas: int) -> float:
     return max(1.0, replicas * max(loads))
 
 
-def hashing_spread(popularity: Popularity, replicas: int) -> float:
+def hashing_spread_ratio(popularity: Popularity, replicas: int) -> float:
     """Standard deviation over mean of a replica's load where prefixes are hashed to replicas: sqrt((R - 1) sum p^2)."""
     return math.sqrt((replicas - 1) * float(popularity.counts @ popularity.shares**2))
 
 
-def lru_hit_share(requests: Iterable[Sequence[Hashable]], capacity: float = math.inf) -> float:
+def lru_hit_share(requests: Iterable[Sequence[Hashable]], capacity_blocks: float = math.inf) -> float:
     """Blocks found over blocks asked for, counted through a trace of requests, each the blocks of its prompt in order.
 
     A block is found while all before it are. Every block of a request is kept or refreshed, then the longest unused
-    are dropped until `capacity` are left.
+    are dropped until `capacity_blocks` are left.
     """
     held: OrderedDict[Hashable, None] = OrderedDict()
     hits = asked = 0
@@ -168,6 +169,6 @@ def lru_hit_share(requests: Iterable[Sequence[Hashable]], capacity: float = math
         for block in blocks:
             held[block] = None
             held.move_to_end(block)
-        while len(held) > capacity:
+        while len(held) > capacity_blocks:
             held.popitem(last=False)
     return hits / asked if asked else 0.0

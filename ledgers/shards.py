@@ -49,22 +49,22 @@ def _feed_forward(run: LayerRun, hidden: int, whole_experts: bool) -> dict[str, 
     return found
 
 
-def uncut(s: Scenario, group: int, tp: int | None = None, columns: bool = False) -> tuple[str, float] | None:
+def uncut(s: Scenario, group_elements: int, tp: int | None = None, columns: bool = False) -> tuple[str, float] | None:
     """The first matrix whose share on a rank is not whole groups, with that share; None where all are."""
     widths = rank_widths(s.model, tp or s.tp, s.ep > 1, columns)
-    return next(((name, width) for name, width in widths.items() if not whole(width, group)), None)
+    return next(((name, width) for name, width in widths.items() if not whole(width, group_elements)), None)
 
 
-def whole(width: float, group: int) -> bool:
+def whole(width: float, group_elements: int) -> bool:
     """Whether a width is whole groups.
 
     >>> whole(192, 128), whole(256, 128)
     (False, True)
     """
-    return width % group == 0
+    return width % group_elements == 0
 
 
-def group_tensor_parallel(s: Scenario, group: int, columns: bool = False) -> list[int]:
+def group_tensor_parallel(s: Scenario, group_elements: int, columns: bool = False) -> list[int]:
     """TP degrees the model allows at which every rank holds whole groups."""
     allowed = allowed_tensor_parallel(s.model)
-    return [tp for tp in allowed if uncut(s, group, tp, columns) is None]
+    return [tp for tp in allowed if uncut(s, group_elements, tp, columns) is None]

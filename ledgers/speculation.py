@@ -97,10 +97,10 @@ def acceptance_for_tokens(tokens: float, drafted_tokens: int, drafting_share: fl
     return high
 
 
-def best_drafted_tokens(speedup: Callable[[int], float], most: int) -> int:
+def best_drafted_tokens(speedup: Callable[[int], float], most_tokens: int) -> int:
     """The draft length of the highest speedup, the shortest of equals.
 
     >>> best_drafted_tokens(lambda g: -abs(g - 3), 8)
     3
     """
-    return max(range(1, most + 1), key=lambda drafted: (speedup(drafted), -drafted))
+    return max(range(1, most_tokens + 1), key=lambda drafted: (speedup(drafted), -drafted))

@@ -8,7 +8,7 @@ from infopt.boundaries.deciding import threshold
 from infopt.boundaries.steps import variants
 from infopt.frozen import dataclass
 from infopt.ledgers.bandwidth import bandwidth_ledger
-from infopt.ledgers.cold_start import Span
+from infopt.ledgers.cold_start import Range
 from infopt.ledgers.estimate import Estimate
 from infopt.studies.checklist_context import NOT_JUDGED, Answer, Context, Status, needs
 from infopt.units import format_seconds, format_share
@@ -235,7 +235,7 @@ def cold_start(context: Context, limits: Limits) -> Answer:
     return needs(f"{told}: time one", start.value, "s", settle=HEALTH)
 
 
-def cold_start_s(context: Context) -> Span:
+def cold_start_s(context: Context) -> Range:
     """From start to the first answer with nothing cached; without graphs where they are off."""
     s, load = context.scenario, context.load
     start = start_of(s, context.plan.memory.stored_weights_bytes, load.storage_bytes_per_s)

@@ -93,13 +93,13 @@ def hit_gain(hit: float) -> float:
 @figure("share")
 def api_saving(shared: float, reuses: float, read_price: float, write_price: float) -> float:
     """Saving on input tokens where a prefix is written once and read by the other uses, prices as shares of full."""
-    return answer_cache.api_saving(shared, reuses, read_price, write_price)
+    return answer_cache.api_saved_share(shared, reuses, read_price, write_price)
 
 
 @figure("reuses")
 def reuses_for_saving(shared: float, saving: float, read_price: float, write_price: float) -> float:
     """Uses of a prefix at which the saving is reached; infinite where it never is."""
-    return answer_cache.uses_for_saving(shared, saving, read_price, write_price)
+    return answer_cache.needed_uses(shared, saving, read_price, write_price)
 
 
 # --- attention kernels ----------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def fused_prefill_gain(model: str, hw: str, passes: int, tokens: float) -> float
     peak, bandwidth = device.peak_flop_per_s["bf16"], device.bandwidth_bytes_per_s
     slow_s = attention.unfused_s(profile, tokens, peak, bandwidth, passes)
     linear_s, fast_s = attention.linear_flop(profile, tokens) / peak, attention.square_flop(profile, tokens) / peak
-    return attention.prefill_gain(linear_s, slow_s, fast_s)
+    return attention.prefill_gain_ratio(linear_s, slow_s, fast_s)
 
 
 @figure("tokens")

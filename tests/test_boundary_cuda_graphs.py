@@ -14,7 +14,7 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Judgement
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
-from infopt.ledgers.cold_start import Span, eager_step_s
+from infopt.ledgers.cold_start import Range, eager_step_s
 from infopt.profiles.resolve import resolve_model
 from infopt.studies.scenarios import Request, build
 
@@ -100,8 +100,8 @@ def test_parts_of_a_start_as_profiled() -> None:
         run = profile.runs[0]
         cut = EIGHT.changed(model=_with_layers(profile, run, layers)).scenario
         start = cuda_graphs.start_of(cut, 16e9)
-        assert start.compile.value == pytest.approx(cold, rel=0.04)
-        assert start.compile_cached.value == pytest.approx(warm, rel=0.06)
+        assert start.compile_s.value == pytest.approx(cold, rel=0.04)
+        assert start.compile_cached_s.value == pytest.approx(warm, rel=0.06)
 
 
 def _with_layers(profile: Any, run: Any, layers: int) -> Any:
@@ -110,7 +110,7 @@ def _with_layers(profile: Any, run: Any, layers: int) -> Any:
 
 def test_a_start_by_hand() -> None:
     start = cuda_graphs.start_of(EIGHT.scenario, 16e9, 4e9)
-    assert start.load == Span(4.0, 4.0, 4.0)
+    assert start.load_s == Range(4.0, 4.0, 4.0)
     assert start.eager_s.value == pytest.approx(10 + 4 + 3)
     assert start.cold_s.value == pytest.approx(17 + 2.5 + 0.65 * 32 + 0.19 * 32)
     assert start.warm_s.value == pytest.approx(17 + 0.55 + 0.305 * 32 + 0.19 * 32)

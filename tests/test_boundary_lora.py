@@ -51,11 +51,11 @@ def test_halves_that_tensor_parallelism_does_not_split() -> None:
     # tp 4: A of q, k, v, gate, up whole (5 x 4096), B split; A of o, down split, B whole (2 x 4096)
     split = (4096 + 1024 + 1024 + 2 * 14336) / 4 + (4096 + 14336) / 4
     layer = ledger.mixer_width(attention(), 4096, 4) + ledger.feed_forward_width(DENSE, 4096, 4, False)
-    assert layer.rank == 7 * 4096 + split
+    assert layer.rank_elements == 7 * 4096 + split
 
 
 def test_keys_are_split_no_further_than_their_heads() -> None:
-    eight, sixteen = (ledger.mixer_width(attention(kv_heads=4, q_heads=32), 4096, tp).rank for tp in (4, 16))
+    eight, sixteen = (ledger.mixer_width(attention(kv_heads=4, q_heads=32), 4096, tp).rank_elements for tp in (4, 16))
     # q: B 4096 / tp; k, v: B 512 / 4 whatever tp is; o: A 4096 / tp
     assert eight - sixteen == pytest.approx(2 * 4096 * (1 / 4 - 1 / 16))
 
@@ -73,15 +73,15 @@ def test_latent_attention_by_hand() -> None:
     down = (7168 + 1536) + (7168 + 576)
     up = (1536 + 128 * 192) + (512 + 128 * 256)
     out = 128 * 128 + 7168
-    assert ledger.mixer_width(mixer, 7168, 1).whole == down + up + out
+    assert ledger.mixer_width(mixer, 7168, 1).whole_elements == down + up + out
     # without a query projection of low rank there is one of full width
     small = latent(q_heads=16)
-    assert ledger.mixer_width(small, 4096, 2).rank > 0
+    assert ledger.mixer_width(small, 4096, 2).rank_elements > 0
 
 
 def test_recurrent_layers_have_a_way_in_and_out() -> None:
     width = ledger.mixer_width(recurrent(), 4096, 1)
-    assert width.whole == 2 * 4096 + 20_000_000 / 4096
+    assert width.whole_elements == 2 * 4096 + 20_000_000 / 4096
 
 
 def test_no_adapters_no_gain() -> None:

@@ -17,7 +17,7 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import BreakEven, Judgement
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
-from infopt.ledgers.mixture import active_share_as_half, all_experts_batch, read_share
+from infopt.ledgers.mixture import all_experts_batch, halving_active_share, read_share
 from infopt.ledgers.traffic import distinct_experts
 from infopt.profiles.geometry import LayerRun
 from infopt.profiles.resolve import resolve_model
@@ -134,9 +134,9 @@ def test_active_share_by_hand() -> None:
     assert read_share(2 / 8, 1) == 0.25
     assert read_share(2 / 8, 3) == pytest.approx(1 - 0.75**3)
     # Half of W + K: 100 + 20 bytes become 60, so 40 of the 100 may be read.
-    assert active_share_as_half(100.0, 20.0, 1) == pytest.approx(0.4)
-    assert active_share_as_half(100.0, 20.0, 2) == pytest.approx(1 - 0.6**0.5)
-    assert active_share_as_half(100.0, 100.0, 1) is None
+    assert halving_active_share(100.0, 20.0, 1) == pytest.approx(0.4)
+    assert halving_active_share(100.0, 20.0, 2) == pytest.approx(1 - 0.6**0.5)
+    assert halving_active_share(100.0, 100.0, 1) is None
 
 
 @settings(max_examples=50)

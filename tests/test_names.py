@@ -9,13 +9,13 @@ import pytest
 
 LEDGERS = Path(__file__).resolve().parent.parent / "ledgers"
 
-UNIT = "bytes|bits|tokens|s|flop|elements|params|share|ratio|usd|watts|joules"
+UNIT = "bytes|bits|tokens|s|flop|elements|params|share|ratio|usd|watts|joules|years"
 # The unit, then what it is counted over: kv_bytes_per_token, flop_per_s, kv_share_of_step.
 WITH_UNIT = re.compile(rf"(^|_)({UNIT})(_(per|of)_[a-z0-9]+(_[a-z0-9]+)*)?$")
 
 # Counts are bare: the last word says what is counted (or which of a row of equals is meant).
 COUNTS = {
-    *("layers", "heads", "experts", "vocab", "hidden", "dim", "width", "kernels"),  # of a model
+    *("layers", "heads", "experts", "vocab", "hidden", "dim", "width", "widths", "matrices", "kernels"),  # of a model
     *(
         "batch",
         "sequences",
@@ -29,6 +29,9 @@ COUNTS = {
         "copies",
         "streams",
         "concurrency",
+        "prefixes",
+        "uses",
+        "passes",
     ),  # of a load
     *(
         "tp",
@@ -54,13 +57,19 @@ ALLOWED = {
     "Term.value": "the record carries its unit beside the value",
     "Term.low": "the record carries its unit beside the value",
     "Term.high": "the record carries its unit beside the value",
+    "Range.value": "what holds a range is named by its unit, and is looked at as a number is",
+    "Range.low": "what holds a range is named by its unit, and is looked at as a number is",
+    "Range.high": "what holds a range is named by its unit, and is looked at as a number is",
+    "other": "the second operand of an operator has the unit of the first",
+    "skew": "the exponent of Zipf's law has no unit",
 }
 
-NUMBERS = {"int", "float"}
+# A range is a number with its ends.
+NUMBERS = {"int", "float", "Range"}
 
 
 def is_number(annotation: ast.expr | None) -> bool:
-    """int, float, either of them or None, or a mapping to one of them; never a bool, a tuple or a record."""
+    """int, float, a range, one of them or None, or a mapping to one of them; never a bool, a tuple or a record."""
     match annotation:
         case ast.Name(id=name):
             return name in NUMBERS

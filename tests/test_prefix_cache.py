@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infopt.hardware.names import resolve_hardware
-from infopt.ledgers.answer_cache import api_saving, cost_ratio, hits_for_gain, uses_for_saving
+from infopt.ledgers.answer_cache import api_saved_share, cost_ratio, needed_hit_share, needed_uses
 from infopt.ledgers.compute import prefill_flop
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.prefix_cache import (
     Popularity,
     counted,
-    hashing_spread,
+    hashing_spread_ratio,
     hit_block_tokens,
     hit_share,
     hit_tokens,
@@ -187,7 +187,7 @@ def test_no_home_keeps_the_most_popular_prefix_cool(prefixes: int, skew: float, 
 def test_hashing_by_hand() -> None:
     """Shares 3/4 and 1/4 on two replicas: loads of the first 1, 3/4, 1/4 or 0, a quarter of the time each."""
     loads = np.array([1, 0.75, 0.25, 0])
-    assert hashing_spread(counted([3, 1]), 2) == pytest.approx(loads.std() / loads.mean())
+    assert hashing_spread_ratio(counted([3, 1]), 2) == pytest.approx(loads.std() / loads.mean())
 
 
 def trace() -> list[list[int]]:
@@ -229,15 +229,15 @@ def _without_first(times: "np.ndarray", remembered: float) -> float:
 
 def test_an_answer_cache_by_hand() -> None:
     assert cost_ratio(0.3, 0.0) == pytest.approx(0.7)
-    assert hits_for_gain(1.1, 0.0) == pytest.approx(1 - 1 / 1.1)
-    assert 1 / cost_ratio(hits_for_gain(1.5, 0.04), 0.04) == pytest.approx(1.5)
+    assert needed_hit_share(1.1, 0.0) == pytest.approx(1 - 1 / 1.1)
+    assert 1 / cost_ratio(needed_hit_share(1.5, 0.04), 0.04) == pytest.approx(1.5)
 
 
 def test_a_prompt_cache_as_a_price() -> None:
     """Written at 1.25, read at 0.1: 20 uses cost 1.25 + 1.9 of 20; a second use pays for the write."""
-    assert api_saving(1.0, 20, 0.1, 1.25) == pytest.approx(1 - 3.15 / 20)
-    assert api_saving(0.5, 20, 0.1, 1.25) == pytest.approx(0.5 * (1 - 3.15 / 20))
-    assert uses_for_saving(1.0, 0.0, 0.1, 1.25) == pytest.approx(1.15 / 0.9)
-    assert uses_for_saving(1.0, 0.9, 0.1, 1.25) == math.inf
-    uses = uses_for_saving(0.8, 0.5, 0.1, 1.25)
-    assert api_saving(0.8, uses, 0.1, 1.25) == pytest.approx(0.5)
+    assert api_saved_share(1.0, 20, 0.1, 1.25) == pytest.approx(1 - 3.15 / 20)
+    assert api_saved_share(0.5, 20, 0.1, 1.25) == pytest.approx(0.5 * (1 - 3.15 / 20))
+    assert needed_uses(1.0, 0.0, 0.1, 1.25) == pytest.approx(1.15 / 0.9)
+    assert needed_uses(1.0, 0.9, 0.1, 1.25) == math.inf
+    uses = needed_uses(0.8, 0.5, 0.1, 1.25)
+    assert api_saved_share(0.8, uses, 0.1, 1.25) == pytest.approx(0.5)
