@@ -1,10 +1,11 @@
 """What a form says of where a model is fetched from: the model's name where the address tells it.
 
-    hf://org/name, https://huggingface.co/org/name     the hub's name
-    .../models--org--name/snapshots/...                the hub's cache: the hub's name
-    pvc+hf://claim/path/org/name                       the hub's name behind a claim and a path
-    ollama://name:tag, ngc://org/name:version          the name behind the scheme
-    pvc://, s3://, gs://, oci://, file://, /path       a place: what lies there is not said; kept as it is
+hf://org/name, https://huggingface.co/org/name     the hub's name
+.../models--org--name/snapshots/...                the hub's cache: the hub's name
+pvc+hf://claim/path/org/name                       the hub's name behind a claim and a path
+ollama://name:tag                                  ollama:name:tag, whose default is a quantization
+ngc://org/name:version, modelscope://org/name      the name behind the scheme
+pvc://, s3://, gs://, oci://, file://, /path       a place: what lies there is not said; kept as it is
 """
 
 import re
@@ -16,7 +17,7 @@ _HUB = re.compile(
     r"([\w.-]+/[\w.-]+)(?:[:@/?].*)?"
 )
 _CACHE = re.compile(r"(?:.*/)?models--([^/]+?)--([^/]+)(?:/.*)?")
-_NAMED = ("ollama://", "ngc://", "modelscope://", "ms://")
+_NAMED = ("ngc://", "modelscope://", "ms://")
 _FOLDERS = ("/", "./", "../", "~")
 
 
@@ -24,7 +25,7 @@ def model_name(text: str) -> str:
     """The model by name where a text names one; a place stays the place it is.
 
     >>> model_name('hf://"Qwen/Qwen3-32B"'), model_name("pvc://claim/models/x"), model_name("ollama://gemma2:2b")
-    ('Qwen/Qwen3-32B', 'pvc://claim/models/x', 'gemma2:2b')
+    ('Qwen/Qwen3-32B', 'pvc://claim/models/x', 'ollama:gemma2:2b')
     """
     plain = text.strip().replace('"', "").replace("'", "")
     if len(plain) > 1000:
@@ -33,6 +34,8 @@ def model_name(text: str) -> str:
         return f"{match[1]}/{match[2]}"
     if plain.startswith("pvc+hf://"):
         return "/".join(plain.rstrip("/").split("/")[-2:])
+    if plain.startswith("ollama://"):
+        return f"ollama:{plain.removeprefix('ollama://')}"
     if plain.startswith(_NAMED):
         return plain.partition("://")[2]
     match = _HUB.fullmatch(plain)

@@ -24,7 +24,7 @@ from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Request, build
 
 # Engines planned by the record of another, and the share of what is free that they take where that differs.
-STAND_INS = {"tgi": ("tensorrt-llm", "1.0", 0.9), "ollama": ("llama.cpp", "b11434", 1.0)}
+STAND_INS = {"tgi": ("tensorrt-llm", "1.0", 0.9), "ollama": ("llama.cpp", "b11434", 1.0), "nim": ("vllm", "0.8", 0.9)}
 # Sequences TGI's warm-up runs at once (launcher/src/main.rs: its prefill budget bounds them).
 TGI_SEQUENCES = 128
 TGI_PREFILL_TOKENS = 4096

@@ -1,0 +1,51 @@
+"""Values of vLLM's own chart (examples/online_serving/chart-helm): an image with its whole command."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from infopt.gate.found import Found
+from infopt.gate.nodes import Node, Text, at, get, integer, items, mapping, text
+from infopt.gate.readers.helm import Values, charts, rendered_all
+from infopt.gate.readers.kubernetes import found
+from infopt.gate.readers.pods import containers, line_of
+from infopt.gate.readers.production_stack import image_of
+
+
+def recognises(document: Node) -> bool:
+    """Whether the document is values with an image and its command."""
+    return any(charts(document, _reads))
+
+
+def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
+    """The one container."""
+    for chart in charts(document, _reads):
+        yield _found(chart, outside)
+
+
+def _reads(values: Mapping[str, Node]) -> bool:
+    commanded = isinstance(get(values, "image.command"), list) and "resources" in values
+    return commanded and text(get(values, "image.repository")) is not None
+
+
+def _found(chart: Values, outside: Mapping[str, Text]) -> Found:
+    values = mapping(rendered_all(dict(chart.values), chart.values))
+    image = mapping(values.get("image"))
+    container = {
+        "name": at("vllm", line_of(image), 1),
+        "image": image_of(image),
+        "command": image.get("command"),
+        "env": image.get("env") or values.get("env"),
+        "resources": values.get("resources"),
+    }
+    one = next(
+        containers(
+            {"containers": [container], "nodeSelector": values.get("nodeSelector")}, f"{chart.path}image", outside
+        )
+    )
+    replicas = integer(values.get("replicaCount"))
+    said = text(get(values, "fullnameOverride")) or text(values.get("serviceName")) or chart.chart
+    made = found(one, str(said or "vllm"), "vllm chart values", replicas=1 if replicas is None else replicas)
+    models = [word for word in items(values.get("gpuModels")) if isinstance(word, Text)]
+    # The chart asks for nodes of any of them: several name no one kind.
+    named = (("gpuModels", models[0]),) if len(models) == 1 else ()
+    return replace(made, line=line_of(image), hardware=replace(made.hardware, named=(*named, *made.hardware.named)))
