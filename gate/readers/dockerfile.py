@@ -1,0 +1,83 @@
+"""Dockerfiles whose image starts an engine: ENTRYPOINT and CMD on the image of the last stage."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from infopt.gate.engines import call
+from infopt.gate.environment import expanded
+from infopt.gate.found import Argument, Found
+from infopt.gate.nodes import Text, at
+from infopt.gate.readers.scripts import MENTIONS, pinned
+from infopt.gate.shell import ASSIGNMENT, split
+
+FORM = "Dockerfile"
+_INSTRUCTION = re.compile(r"^[ \t]*(FROM|ENV|ARG|ENTRYPOINT|CMD)[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE | re.IGNORECASE)
+
+
+def recognises(path: str, content: str) -> bool:
+    """FROM, and a command that could be an engine's."""
+    return bool(MENTIONS.search(content)) and _named(path, content)
+
+
+def _named(path: str, content: str) -> bool:
+    lowered = Path(path).name.lower()
+    if lowered.startswith(("dockerfile", "containerfile")) or lowered.endswith(".dockerfile"):
+        return True
+    first = next((line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    return first.upper().startswith(("FROM ", "ARG ")) and bool(re.search(r"^(CMD|ENTRYPOINT)\b", content, re.M | re.I))
+
+
+def read(path: str, content: str) -> Iterator[Found]:
+    """What a container of the image starts, where that is an engine."""
+    image: Text | None = None
+    known: dict[str, Text] = {}
+    started: dict[str, tuple[Argument, ...]] = {}
+    for match in _INSTRUCTION.finditer(content):
+        instruction, rest = match[1].upper(), match[2]
+        line = content.count("\n", 0, match.start(2)) + 1
+        column = match.start(2) - content.rfind("\n", 0, match.start(2))
+        if instruction == "FROM":
+            words = [word for word in rest.split() if not word.startswith("--")]
+            values = {name: str(value) for name, value in known.items()}
+            image = at(expanded(words[0], values), line, column) if words else None
+            started = {}
+        elif instruction in ("ENV", "ARG"):
+            known |= _variables(rest, line)
+        else:
+            started[instruction] = tuple(_command(rest, Argument(rest, line, column, instruction)))
+    arguments = (*started.get("ENTRYPOINT", ()), *started.get("CMD", ()))
+    name = Path(path).name if path != "-" else FORM
+    first = arguments[0].line if arguments else 1
+    found = Found(name=name, form=FORM, line=first, image=image, arguments=arguments, environment=known)
+    own = call(found) if arguments else None
+    if own is not None:
+        version = pinned(content, own.engine)
+        yield Found(name, FORM, first, image=image, arguments=arguments, environment=known, version=version)
+
+
+def _variables(rest: str, line: int) -> dict[str, Text]:
+    """`NAME=value ...` and the old `NAME value`."""
+    words = split(rest)
+    found = {}
+    for word in words:
+        if match := ASSIGNMENT.fullmatch(word.text):
+            found[match[1]] = at(match[3], line, 1)
+    if not found and len(words) == 2:
+        found[words[0].text] = at(words[1].text, line, 1)
+    return found
+
+
+def _command(rest: str, place: Argument) -> Iterator[Argument]:
+    """The list form as it is; the other is a shell's."""
+    if rest.lstrip().startswith("["):
+        try:
+            words = json.loads(rest.replace("\\\n", " "))
+        except (ValueError, RecursionError):
+            return
+        if isinstance(words, list):
+            yield from (Argument(str(word), place.line, place.column, place.path) for word in words)
+        return
+    for word in ("/bin/sh", "-c", rest):
+        yield Argument(word, place.line, place.column, place.path)
