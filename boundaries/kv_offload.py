@@ -149,8 +149,10 @@ def free_tokens(situation: Situation) -> float:
 
 
 def link_bytes_per_s(s: Scenario) -> float:
-    """What copies reach between one device and its host."""
-    link = s.accelerator.pcie
+    """What copies reach between one device and its host: as measured where it is no PCIe, else a share of that."""
+    own, link = s.accelerator.measured.get("host_copy_bytes_per_s"), s.accelerator.pcie
+    if own is not None:
+        return own
     return link.bytes_per_s * _value("pcie_share") if link is not None else _value("device_bytes_per_s")
 
 

@@ -1,6 +1,4 @@
-"""How a deployment drafts, from its engine's options: the method, the length, the draft model."""
-
-from typing import Any
+"""How a deployment drafts, in the terms of the boundaries: the method, the length, the draft model."""
 
 from infopt.boundaries.drafting import drafting, method_of
 from infopt.boundaries.load import Draft, DraftMethod
@@ -8,10 +6,11 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.speculation_case import Case as DraftCase
 from infopt.boundaries.speculation_inputs import refusal
 from infopt.errors import InfoptError
+from infopt.gate.beside import draft_model, draft_said
 from infopt.gate.case import Case
 from infopt.gate.found import Argument
 from infopt.ledgers.scenario import Scenario
-from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
+from infopt.profiles.geometry import ModelProfile
 from infopt.studies.boundary import draft_scenario
 from infopt.studies.scenarios import Request
 
@@ -30,30 +29,28 @@ METHODS: dict[str, DraftMethod] = {
 }
 
 
-def drafts(case: Case) -> bool:
-    """Whether the deployment speculates, in whatever way."""
-    return any(case.value(name) for name in ("speculative", "speculative_method", "draft_model", "drafted"))
-
-
 def said_at(case: Case) -> Argument | None:
-    """Where the file says so."""
+    """Where the file asks for speculation."""
     names = ("speculative", "drafted", "speculative_method", "draft_model")
     return next((at for name in names if (at := case.deployment.said_at(name)) is not None), None)
 
 
+def drafts(case: Case) -> bool:
+    """Whether the deployment speculates, in whatever way."""
+    return draft_said(case.deployment) is not None or bool(case.value("drafted"))
+
+
 def draft_of(case: Case) -> Draft | None:
-    """The draft; None where there is none, or method or length are not known."""
-    said: Any = case.value("speculative") or {}
-    said = said if isinstance(said, dict) else {}
-    model = said.get("model") or case.value("draft_model")
-    length = _count(said.get("num_speculative_tokens") or case.value("drafted"))
-    method = _method(str(said.get("method") or case.value("speculative_method") or ""), str(model or ""))
-    if method is None or length is None or length < 1:
+    """The draft; None where there is none, or method, length or model are not known."""
+    said = draft_said(case.deployment)
+    if said is None or said.tokens < 1:
         return None
+    method = _method(said.method, said.name or "")
     if method != "draft-model":
-        return Draft(method=method, drafted_tokens=length)
-    beside = _beside(case, str(model))
-    return None if beside is None else Draft(method=method, drafted_tokens=length, scenario=beside)
+        return None if method is None else Draft(method=method, drafted_tokens=said.tokens)
+    named = draft_model(said)
+    beside = None if named is None else _beside(case, named.model)
+    return None if beside is None else Draft(method=method, drafted_tokens=said.tokens, scenario=beside)
 
 
 def drafting_case(situation: Situation) -> DraftCase | None:
@@ -68,25 +65,12 @@ def _method(named: str, model: str) -> DraftMethod | None:
     if key:
         # Names that carry a model ("deepseek_mtp", "qwen3_next_mtp") say what drafts at their end.
         return METHODS.get(key) or ("mtp" if key.endswith("mtp") else None)
-    if model.lower() in METHODS:
-        return METHODS[model.lower()]
-    if "eagle" in model.lower() or "medusa" in model.lower():
-        return "eagle" if "eagle" in model.lower() else "medusa"
-    return "draft-model" if model else None
+    return next((METHODS[word] for word in ("eagle", "medusa") if word in model.lower()), "draft-model")
 
 
-def _count(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _beside(case: Case, model: str) -> Scenario | None:
-    """The draft model on the same devices, None where it is not known."""
-    # By its name alone: no path of a deployment is opened.
-    known = find_in_catalogue(model)
-    if known is None or case.plan is None or case.device is None:
+def _beside(case: Case, model: ModelProfile) -> Scenario | None:
+    """The draft model on the same devices, None where no engine runs it so."""
+    if case.plan is None or case.device is None:
         return None
     s = case.plan.scenario
     request = Request(
@@ -99,6 +83,6 @@ def _beside(case: Case, model: str) -> Scenario | None:
         engine_version=s.engine_version,
     )
     try:
-        return draft_scenario(load_catalogue_model(known), case.device, request)
+        return draft_scenario(model, case.device, request)
     except InfoptError:
         return None

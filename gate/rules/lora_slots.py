@@ -17,12 +17,13 @@ def check(case: Case) -> Iterator[Hit]:
     situation = situation_of(case) if case.value("lora") and own_engine(case) else None
     if situation is None or case.deployment.engine not in ENGINES or case.value("lora_rank") is None:
         return
-    pool = situation.memory.kv_pool_bytes_per_gpu
     try:
         held = slots_of(situation)
     except InfoptError:
         return  # a rank the engine does not take: another rule's business
-    share = held.rank_bytes / pool if pool > 0 else 0.0
+    # The plan's ledger has them in memory already: what would be left without them.
+    pool = situation.memory.kv_pool_bytes_per_gpu + held.rank_bytes
+    share = held.rank_bytes / pool
     if share < case.parameter(RULE.id, "pool_share"):
         return
     yield Hit(

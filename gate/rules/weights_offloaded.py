@@ -1,6 +1,7 @@
 """Weights kept in the host: every step brings them over PCIe."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from infopt.boundaries.kv_offload import link_bytes_per_s
 from infopt.gate.case import Case
@@ -19,7 +20,7 @@ def check(case: Case) -> Iterator[Hit]:
     if not isinstance(gib, int | float) or gib <= 0 or case.plan is None:
         return
     s, at = case.plan.scenario, case.deployment.said_at("weight_offload_gib")
-    whole = memory_ledger(s)
+    whole = memory_ledger(replace(s, extra_bytes_per_gpu=s.extra_bytes_per_gpu + gib * GIB))
     offloaded = min(gib * GIB, whole.weights_bytes_per_gpu)
     situation = running_of(case)
     ledger = situation.bandwidth if situation is not None else case.plan.bandwidth
@@ -28,9 +29,11 @@ def check(case: Case) -> Iterator[Hit]:
     link = link_bytes_per_s(s)
     least_s, floor_s = read * weights_step_s(offloaded, link), ledger.step_floor_s
     fits = whole.fits is True
+    way = "the host's link" if s.accelerator.measured.get("host_copy_bytes_per_s") else "PCIe"
     yield Hit(
-        f"{offloaded / GIB:.1f} GiB of weights stay in the host: {format_seconds(least_s)} of PCIe in each step, whose "
-        f"own bytes take {format_seconds(floor_s)}" + ("; the model fits without" if fits else ""),
+        f"{offloaded / GIB:.1f} GiB of weights stay in the host: {format_seconds(least_s)} over {way} in each step; "
+        f"with all on the device its bytes take {format_seconds(floor_s)}"
+        + ("; the model fits without" if fits else ""),
         at=at,
         detail=f"{read:.0%} of them a step over {link / 1e9:.0f} GB/s"
         + (f"; {whole.max_sequences:,} full-length requests fit without offload" if fits else ""),
@@ -41,7 +44,7 @@ def check(case: Case) -> Iterator[Hit]:
 
 RULE = Rule(
     id="weights-offloaded",
-    summary="weights in host memory make PCIe the bottleneck",
+    summary="weights in host memory are read over the link in every step",
     severity="warning",
     why="A device reads its own memory 50 times as fast as the host's: every step waits for the link.",
     remedy="More devices, or smaller weights.",
