@@ -106,36 +106,37 @@ class _Values:
         for word in call.keywords:
             if word.arg is None:
                 continue
-            value, source = self.value(word.value, MOST_STEPS)
+            value, (line, column) = self.value(word.value, MOST_STEPS)
             if value is UNKNOWN or value is None:
                 continue
             flag = word.arg.replace("_", "-")
             written = f"--{flag}" if value is True else f"--no-{flag}" if value is False else f"--{flag}={value}"
-            line, column = self._place(word.value) if source is None else source.within(0)
             yield Argument(written, line, column, f"{word.arg} of {_name(call.func)}")
 
-    def value(self, node: ast.expr, steps: int) -> tuple[Any, Text | None]:
-        """The value of an expression, and the variable of the file it is from."""
-        if steps <= 0:
-            return UNKNOWN, None
+    def value(self, node: ast.expr, steps: int) -> tuple[Any, tuple[int, int]]:
+        """The value of an expression, and where in the file it is written."""
         if isinstance(node, ast.Constant):
             plain = isinstance(node.value, str | int | float | bool) or node.value is None
-            return (node.value if plain else UNKNOWN), None
-        if isinstance(node, ast.Name):
-            return self.value(self.names[node.id], steps - 1) if node.id in self.names else (UNKNOWN, None)
+            return (node.value if plain else UNKNOWN), self._place(node)
+        if steps <= 0:
+            return UNKNOWN, self._place(node)
+        if isinstance(node, ast.Name) and node.id in self.names:
+            return self.value(self.names[node.id], steps - 1)
         if isinstance(node, ast.Call) and _name(node.func) in CASTS and len(node.args) == 1:
             return self.value(node.args[0], steps - 1)
         if (asked := _variable(node)) is not None:
-            return self._of_environment(asked[0], asked[1], steps)
-        return UNKNOWN, None
+            return self._of_environment(node, *asked, steps)
+        return UNKNOWN, self._place(node)
 
-    def _of_environment(self, name: str, default: ast.expr | None, steps: int) -> tuple[Any, Text | None]:
+    def _of_environment(
+        self, node: ast.expr, name: str, default: ast.expr | None, steps: int
+    ) -> tuple[Any, tuple[int, int]]:
         self.variables.append(name)
         if name in self.environment:
             said = self.environment[name]
             truth = {"true": True, "false": False}.get(said.strip().lower())
-            return (str(said) if truth is None else truth), said
-        return self.value(default, steps - 1) if default is not None else (UNKNOWN, None)
+            return (str(said) if truth is None else truth), said.within(0)
+        return self.value(default, steps - 1) if default is not None else (UNKNOWN, self._place(node))
 
     def _place(self, node: ast.expr) -> tuple[int, int]:
         """Line and column of an expression in the file."""

@@ -150,7 +150,13 @@ def call(found: Found) -> Call | None:
         named = named or image[0]
     if not named or (found.arguments and not _only_options(found.arguments) and not found.engine):
         return _hinted(found.arguments, variables)
-    return Call(named, "", tuple(_in_place(argument, variables) for argument in found.arguments))
+    return Call(named, "", tuple(_in_place(argument, variables) for argument in _own(found.arguments)))
+
+
+def _own(arguments: Sequence[Argument]) -> Sequence[Argument]:
+    """What an image's own program is given: all words, or those after the `--` of another program."""
+    ends = [position for position, argument in enumerate(arguments) if argument.text == "--"]
+    return arguments[ends[0] + 1 :] if ends else arguments
 
 
 def _only_options(arguments: Sequence[Argument]) -> bool:

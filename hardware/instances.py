@@ -6,13 +6,16 @@ unknown. `date` is the day the price list states, else the day it was read, as `
 """
 
 import os
+import re
 from dataclasses import replace
+from functools import cache
 
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import DATA, load_accelerator
 
 INSTANCES = DATA / "instances"
+_FAMILY = re.compile(r"([gp]\d[a-z]*)(?=[-._ ]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,31 @@ def read_instance(text: str) -> Instance | None:
             if line.lower().startswith(wanted):
                 return _instance(cloud, line)
     return None
+
+
+def find_family(text: str) -> HardwareChoice | None:
+    """The accelerator of a family of instance types, where every one of them holds the same: `g5`, `g5-gpu-pool`.
+
+    A family stands first in the text, letters and a number and what may follow of the kind; None for anything else.
+    """
+    match = _FAMILY.match(text.strip().lower())
+    kinds = _families().get(match[1], frozenset()) if match is not None else frozenset()
+    if match is None or len(kinds) != 1:
+        return None
+    accelerator = load_accelerator(next(iter(kinds)))
+    return HardwareChoice(accelerator, None, f"every {match[1]} instance has {accelerator.name or accelerator.id}")
+
+
+@cache
+def _families() -> dict[str, frozenset[str]]:
+    """What the instances of each family hold."""
+    found: dict[str, set[str]] = {}
+    for _, lines in _files():
+        for line in lines:
+            name, accelerator = line.lower().split(",")[:2]
+            if match := _FAMILY.match(name):
+                found.setdefault(match[1], set()).add(accelerator)
+    return {family: frozenset(kinds) for family, kinds in found.items()}
 
 
 def _priced(accelerator: Accelerator, instance: Instance) -> Accelerator:

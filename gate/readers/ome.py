@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from infopt.errors import InfoptError
 from infopt.gate.found import Found
 from infopt.gate.nodes import Node, Text, at, get, integer, mapping, text
 from infopt.gate.readers.kubernetes import found
 from infopt.gate.readers.pods import Container, containers
-from infopt.profiles.catalogue import find_in_catalogue
 
 KINDS = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 GROUP = "ome.io/"
@@ -55,16 +53,10 @@ def _serving(part: Node, path: str, outside: Mapping[str, Text]) -> tuple[int, C
 
 
 def _with_model(made: Found, name: Text) -> Found:
-    """The model that the runtime is named after, where the catalogue knows it: OME says at run time what it serves."""
+    """The place of the model by the name of the runtime; OME says at run time what it serves."""
     if PLACE in made.environment or not any(PLACE in argument.text for argument in made.arguments):
         return made
     plain = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), str(name))
-    try:
-        known = find_in_catalogue(plain)
-    except InfoptError:
-        known = None
-    if known is None:
-        return replace(made, missing=(*made.missing, ("model", f"$({PLACE}) is what OME gives it: --model")))
-    said = f"$({PLACE}) holds {known}, by the name of the runtime"
-    environment = {**made.environment, PLACE: at(known, name.line, name.column)}
+    said = f"$({PLACE}) is what OME gives the runtime: its own name is taken for the model's"
+    environment = {**made.environment, PLACE: at(f"/{plain}", name.line, name.column)}
     return replace(made, environment=environment, assumed=(*made.assumed, said))

@@ -1,12 +1,13 @@
 """Pod templates, which many forms hold: containers, devices, selectors, memory, variables."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from infopt.frozen import dataclass
 from infopt.gate.found import Argument, Hardware, Host
 from infopt.gate.nodes import Node, Text, boolean, get, integer, items, mapping, text
+from infopt.hardware.instances import find_family
 
 # Resource keys that ask for whole devices; MIG slices carry their kind in the key.
 DEVICE_RESOURCES = re.compile(
@@ -31,6 +32,8 @@ DEVICE_LABELS = (
 )
 # A variable in command and args; a name may hold dots and hyphens.
 REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)")
+SHELLS = re.compile(r"(.*/)?(ba|da|z|k)?sh")
+HANDS_ON, ITSELF = re.compile(r"\$(?:[@*]|\{[@*]\})"), re.compile(r"\$(?:0|\{0\})")
 MOST_ROUNDS = 8
 MOST_CHARACTERS = 100_000
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -97,6 +100,16 @@ def command_line(container: Mapping[str, Node], path: str) -> tuple[Argument, ..
     return tuple(found)
 
 
+def handed_on(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    """The words behind the script of `sh -c SCRIPT ...`, where the script hands them on as `$@`; the first is `$0`."""
+    if not arguments or not SHELLS.fullmatch(arguments[0].text.strip()):
+        return ()
+    script = next((place for place, word in enumerate(arguments) if place and not word.text.startswith("-")), None)
+    if script is None or not HANDS_ON.search(arguments[script].text):
+        return ()
+    return tuple(arguments[script + 1 if ITSELF.search(arguments[script].text) else script + 2 :])
+
+
 def substituted(argument: Argument, environment: Mapping[str, Text]) -> Argument:
     """An argument with `$(NAME)` in place, as Kubernetes puts it there before any shell sees it; `$$(` stays."""
     made = argument.text
@@ -156,7 +169,9 @@ def device_names(pod: Mapping[str, Node]) -> tuple[tuple[str, Text], ...]:
             only = text(values[0]) if len(values) == 1 else None
             if label is not None and only is not None and get(expression, "operator") == "In":
                 found.setdefault(str(label), only)
-    return tuple((label, found[label]) for label in DEVICE_LABELS if label in found)
+    known = tuple((label, found[label]) for label in DEVICE_LABELS if label in found)
+    # Node groups are often called after the family of their instances.
+    return known or tuple((label, value) for label, value in found.items() if find_family(value) is not None)
 
 
 def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
@@ -178,6 +193,7 @@ def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
         memory_at=memory,
         shm_bytes=shm,
         shares_ipc=boolean(pod.get("hostIPC")) is True,
+        stated=True,
     )
 
 
