@@ -18,7 +18,7 @@ from infopt.gate.deployment import Problem, Setting
 from infopt.gate.engines import DATA
 from infopt.gate.environment import unresolved
 from infopt.gate.found import Argument
-from infopt.profiles.flag_data import engines_with_tables
+from infopt.profiles.flag_data import engines_with_tables, flag_table
 from infopt.profiles.flag_tables import Answer, lookup, parse_engine_int
 from infopt.records import Record, read_yaml, validate_record
 
@@ -241,12 +241,17 @@ def problem_of(engine: str, version: str | None, argument: Argument, answer: Ans
     return Problem("unknown", f"{word} is no option of {named}", argument, near)
 
 
+@cache
+def _twins(engine: str) -> dict[str, str]:
+    """Variables of an engine's table that say the same as a flag (LLAMA_ARG_CTX_SIZE)."""
+    return {flag.env: flag.name for flag, _, _ in flag_table(engine).rows if flag.env} if engine in tabled() else {}
+
+
 def of_variables(engine: str, environment: Mapping[str, Any]) -> Iterator[Argument]:
     """Options that environment variables stand for (TGI, llama.cpp): the command line wins, so they come first."""
     known = settings_of(engine)
     for name, value in environment.items():
         flag = known.variables.get(name) if known is not None else None
-        if flag is None and engine == "llama.cpp" and name.startswith("LLAMA_ARG_"):
-            flag = name
+        flag = flag or _twins(engine).get(name)
         if flag is not None:
             yield Argument(f"{flag}={value}", value.line, value.column, f"env {name}")

@@ -6,15 +6,19 @@ Readers of files and of the hub are imported where they are used: a catalogue na
 import os
 import re
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from infopt.errors import InfoptError, unknown_name
 from infopt.profiles.catalogue import aliases, catalogue_names, find_in_catalogue, load_catalogue_model
 from infopt.profiles.geometry import ModelProfile, Quantization
 from infopt.profiles.model_names import HubName, OllamaName, check_text, looks_like_path, parse_model_name
+from infopt.records import read_yaml
 
 _OLLAMA_DEFAULT = "q4_k_m"
 _SIZE = re.compile(r"e?\d+(?:\.\d+)?[bm]|\d+x\d+b")
 _TAG_FORMAT = re.compile(r"i?q\d\w*|b?f16|fp16|fp8|mxfp4|nvfp4|qat")
+_SAME_SHAPE = frozenset({"instruct", "it", "chat"})
 _SIZE_TOLERANCE = 0.06  # names round down: 14.7 billion is sold as 14b
 _BILLIONS = {"b": 1e9, "m": 1e6}
 
@@ -151,13 +155,16 @@ def _ollama(name: OllamaName, text: str) -> ModelProfile:
             stored = {**profile.stored_bytes, "vision": projector_bytes + profile.stored_bytes.get("vision", 0)}
             profile = replace(profile, stored_bytes=stored)
         return profile
-    words = (name.tag or "").lower().split("-")
+    family, tag = name.name.rpartition("/")[2], (name.tag or "").lower()
+    words = tag.split("-")
+    if not any(_SIZE.fullmatch(word) for word in words):
+        words = [_ollama_names()["default_tags"].get(family, ""), *words]
     size = next((word for word in words if _SIZE.fullmatch(word)), None)
     named = next((word for word in words if _TAG_FORMAT.fullmatch(word)), None)
-    family = name.name.rpartition("/")[2]
     rest = [word for word in words if word not in (size, named, "text", "latest", "")]
     # Without a size the name must be whole by itself: llama-3.1-70b:q4_k_m.
-    found = _of_size(family, size, rest) if size else find_in_catalogue(name.name) if named else None
+    listed = _ollama_names()["models"].get(f"{family}:{size}") if set(rest) <= _SAME_SHAPE else None
+    found = listed or _of_size(family, size, rest) if size else find_in_catalogue(name.name) if named else None
     if found is None:
         missing = "" if size else ": give the size as a tag, such as llama3.1:8b"
         raise InfoptError(f"{text}: not pulled by Ollama here, and no catalogue model of that family and size{missing}")
@@ -168,6 +175,13 @@ def _ollama(name: OllamaName, text: str) -> ModelProfile:
     how = "in" if named else "in Ollama's default quantization"
     note = f"{text}: assumed to be {found} {how} {quant}; it is not pulled here, so no file was read"
     return _in_format(profile, quant, note)
+
+
+@cache
+def _ollama_names() -> dict[str, dict[str, str]]:
+    """Default tags and names of Ollama's library that say another model than their words do."""
+    data = read_yaml(Path(__file__).resolve().parent / "data" / "ollama.yaml")
+    return {kind: dict(data[kind]) for kind in ("default_tags", "models")}
 
 
 def _of_size(family: str, size: str, rest: list[str]) -> str | None:

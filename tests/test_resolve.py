@@ -325,12 +325,28 @@ def test_what_was_not_read_is_an_assumption_in_a_note(text: str, model: str, kin
     assert "assumed to be" in got.notes[-1]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ollama:llama3.1", "meta-llama/Llama-3.1-8B"),
+        ("deepseek-r1:32b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"),
+        ("deepseek-r1:671b", "deepseek-ai/DeepSeek-R1"),
+        ("mixtral:latest", "mistralai/Mixtral-8x7B-v0.1"),
+    ],
+)
+def test_ollama_names_that_say_something_else_than_their_words(text: str, expected: str) -> None:
+    got = resolve_model(text)
+    assert got.id == expected
+    assert got.quantization is not None
+    assert got.quantization.format == "q4_k_m"
+
+
 def test_plain_tags_are_not_quantized() -> None:
     got = resolve_model("llama3.1:8b-instruct-fp16")
     assert (got.quantization, got.compute_dtype) == (None, "fp16")
 
 
-@pytest.mark.parametrize("text", ["deepseek-r1:70b", "llama3.1:9b", "nosuchfamily:7b", "ollama:llama3.1"])
+@pytest.mark.parametrize("text", ["deepseek-r1:9b", "llama3.1:9b", "nosuchfamily:7b", "ollama:nosuchfamily"])
 def test_ollama_names_of_no_known_size(text: str) -> None:
     assert "not pulled by Ollama here" in message(text)
 

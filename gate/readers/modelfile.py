@@ -6,6 +6,7 @@ from pathlib import Path
 
 from infopt.gate.found import Argument, Found
 from infopt.gate.nodes import Text, at
+from infopt.gate.readers.scripts import ollama_name
 
 FORM = "Modelfile"
 _LINE = re.compile(r"[ \t]*([A-Za-z]+)[ \t]+(.*)")
@@ -27,7 +28,7 @@ def read(path: str, content: str) -> Iterator[Found]:
     added: list[Argument] = []
     for word, rest, line in _instructions(content):
         if word == "from":
-            model = at(rest.strip(), line, 1)
+            model = ollama_name(at(rest.strip(), line, 1))
         elif word == "parameter":
             name, _, value = rest.strip().partition(" ")
             if name.lower() in PARAMETERS:

@@ -30,7 +30,7 @@ def servers_in(
     """Every server that a script starts, in order; `environment` is what it finds around it."""
     if len(script.text) > MOST_CHARACTERS or not MENTIONS.search(script.text):
         return
-    count = 0
+    count, served = 0, False
     variables = {key: str(value) for key, value in environment.items()}
     for line in lines_of(script, variables):
         found = _server(line, name, form, environment, script)
@@ -38,8 +38,10 @@ def servers_in(
             body = Argument(line.command.body, line.words[0].line + 1, 1, script.path)
             inside = {key: at(value, script.line, script.column) for key, value in line.exported.items()}
             yield from servers_in(body, name, form, inside, depth - 1)
-        if found is not None and count < MOST_SERVERS:
-            count += 1
+        # `ollama run` asks the server that `ollama serve` started.
+        again = found is not None and found.engine == "ollama" and served
+        if found is not None and not again and count < MOST_SERVERS:
+            count, served = count + 1, served or found.engine == "ollama"
             yield found
 
 
@@ -101,7 +103,13 @@ def pulled(text: str, engine: str) -> Text | None:
     match = _PULLED.search(text) if engine == "ollama" else None
     if match is None:
         return None
-    return at(match[1], text.count("\n", 0, match.start(1)) + 1, 1)
+    return ollama_name(at(match[1], text.count("\n", 0, match.start(1)) + 1, 1))
+
+
+def ollama_name(name: Text) -> Text:
+    """A name of Ollama's library with its tag: without one it is the latest."""
+    plain = not any(character in name for character in ":/$") and not name.endswith(".gguf")
+    return at(f"{name}:latest", name.line, name.column, name.style) if plain and name else name
 
 
 def resolved(value: Text, known: Mapping[str, str]) -> Text:
