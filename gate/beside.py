@@ -1,8 +1,8 @@
 """Memory beside the model: adapter slots, a draft model, and weights that are left in host memory.
 
-    slots    slots x rank x width x 2 bytes on every rank              (ledgers/lora.py)
-    draft    its weights on a rank and its cache of one full request
-    offload  GiB of weights in host memory, of every rank: less on the device
+slots    slots x rank x width x 2 bytes on every rank              (ledgers/lora.py)
+draft    its weights on a rank and its cache of one full request
+offload  GiB of weights in host memory, of every rank: less on the device
 """
 
 from typing import Any
@@ -104,12 +104,13 @@ def draft_bytes(draft: Draft, s: Scenario, device: HardwareChoice) -> DraftBytes
     except InfoptError:
         return None
     return DraftBytes(
-        stage_rank_bytes(own.model.runs, own, True, True), float(layout(own.model.runs, own).request_bytes(s.context_tokens))
+        stage_rank_bytes(own.model.runs, own, True, True),
+        float(layout(own.model.runs, own).request_bytes(s.context_tokens)),
     )
 
 
 def adapter_bytes(deployment: Deployment, s: Scenario) -> tuple[float, int, int]:
-    """Adapter slots on a rank in bytes, their number and rank; 0 bytes without adapters or where the rank is unknown."""
+    """Adapter slots on a rank in bytes, number, rank; 0 without adapters or where the rank is unknown."""
     if not deployment.value("lora"):
         return 0.0, 0, 0
     slots = int(deployment.value("lora_slots") or DEFAULT_SLOTS.get(deployment.engine, 1))

@@ -11,9 +11,11 @@ from infopt.gate.placing import Placement, asked_devices, context_of, granted_de
 from infopt.gate.policy import Policy
 from infopt.gate.requests import planned
 from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.instances import find_family
 from infopt.hardware.names import resolve_hardware
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -79,7 +81,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
         granted=granted,
         plan=made,
         refused=refused,
-        unknown=tuple(unknown),
+        unknown=tuple({item.fact: item for item in reversed(unknown)}.values())[::-1],  # the first of each fact
         assumed=tuple(assumed),
         placed=placement_of(deployment),
         shortened_from=shortened,
@@ -116,11 +118,10 @@ def _device(
     if "gpu" in deployment.given:
         return replace(resolve_hardware(deployment.given["gpu"][0]), usd_per_hour=None)
     for key, label in deployment.found.hardware.named:
-        try:
-            choice = resolve_hardware(label.split(",")[0].strip())
-        except InfoptError:
+        choice = _labelled(label.split(",")[0].strip())
+        if choice is None:
             continue
-        if "also" in choice.resolved_as or "smaller" in choice.resolved_as or "smallest" in choice.resolved_as:
+        if any(word in choice.resolved_as for word in ("also", "smaller", "smallest", "every")):
             assumed.append(f"{key} {label}: {choice.resolved_as}")
         return replace(choice, gpus=None, usd_per_hour=None)
     if policy.hardware is not None:
@@ -129,8 +130,17 @@ def _device(
         return replace(choice, gpus=None, usd_per_hour=None)
     named = ", ".join(f"{key} {label}" for key, label in deployment.found.hardware.named)
     why = f"{named} names no size; " if named else ""
-    unknown.append(Unknown("GPU type", f"{why}--gpu, or deployments: in infopt.yaml"))
+    if not any(item.fact == "GPU type" for item in unknown):
+        unknown.append(Unknown("GPU type", f"{why}--gpu, or deployments: in infopt.yaml"))
     return None
+
+
+def _labelled(label: str) -> HardwareChoice | None:
+    """The device a label names: itself, an instance type, the family of one."""
+    try:
+        return resolve_hardware(label)
+    except InfoptError:
+        return find_family(label)
 
 
 def _plan(

@@ -11,6 +11,10 @@ from infopt.frozen import dataclass
 from infopt.gate.nodes import Text
 
 
+# The engine of a deployment whose engine another file must say: nothing of it is judged.
+UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An argument as it stands: its text, and where.
@@ -48,12 +52,14 @@ class Host:
     """What the container has beside devices: bytes, None where the file does not say.
 
     shm_bytes  /dev/shm; None is the runtime's own 64 MiB unless `shares_ipc`
+    stated     the file has the container itself: what it does not say of the host is not there
     """
 
     memory_bytes: int | None = None
     memory_at: Text | None = None
     shm_bytes: int | None = None
     shares_ipc: bool = False
+    stated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

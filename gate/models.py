@@ -52,10 +52,14 @@ def _named(text: str) -> Named:
     for candidate in _candidates(text):
         found = _found(candidate)
         if found is not None:
-            return found if candidate == text else replace(found, assumed=(f"{text} holds {found.model.id}, by its name",))
+            return (
+                found if candidate == text else replace(found, assumed=(f"{text} holds {found.model.id}, by its name",))
+            )
     if _is_path(text):
         raise InfoptError(f"{text} is a path: --model, or deployments: in infopt.yaml, says what it holds")
-    raise InfoptError(f"{text} is not in the catalogue: --model, or deployments: in infopt.yaml, with a model's config.json")
+    raise InfoptError(
+        f"{text} is not in the catalogue: --model, or deployments: in infopt.yaml, with a model's config.json"
+    )
 
 
 def _is_path(text: str) -> bool:
@@ -125,7 +129,9 @@ def _tagged(name: str) -> Named | None:
         found = _in_catalogue(candidate) if candidate and quantization else None
         if found is not None and quantization is not None:
             weights = format_name(quantization[1], "weights")
-            return Named(in_format(load_catalogue_model(found), weights), (f"{name} is {found} in {weights}, by its name",))
+            return Named(
+                in_format(load_catalogue_model(found), weights), (f"{name} is {found} in {weights}, by its name",)
+            )
     if ":" not in name:
         return None
     try:

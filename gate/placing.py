@@ -1,7 +1,7 @@
 """How an engine spreads a model over the devices of a deployment, and how much context a request may have.
 
     devices   tp x pp x dp (x prefill context parallel)
-    attention data parallel inside tp (SGLang, TensorRT-LLM): attention is copied, experts are split: tp / n, dp n, ep tp
+    attention data parallel inside tp (SGLang, TensorRT-LLM): attention copied, experts split: tp / n, dp n, ep tp
     llama.cpp and Ollama take every device they see: layers are dealt out (pp), rows split (tp)
     TGI takes every device it sees where it is not told how many
 Sources: facts of each engine's options in data/settings; llama.cpp tools/server README (--split-mode);
@@ -16,6 +16,8 @@ from infopt.profiles.geometry import ModelProfile
 SHORTENS = frozenset({"sglang", "tgi", "tensorrt-llm", "llama.cpp", "ollama"})
 # Ollama's default on devices below 24 GB (envconfig/config.go, OLLAMA_CONTEXT_LENGTH).
 OLLAMA_CONTEXT_TOKENS = 4096
+# Engines that leave layers in host memory where devices do not hold them all.
+SPILLS = frozenset({"ollama", "llama.cpp"})
 AUTO = -1
 
 
@@ -64,8 +66,7 @@ class Context:
 
 def placement_of(deployment: Deployment) -> Placement:
     """Degrees of a deployment; 1 for what is not said."""
-    count = _counts(deployment)
-    tp, pp, dp = count("tp"), count("pp"), count("dp")
+    tp, pp, dp = (_count(deployment, name) for name in ("tp", "pp", "dp"))
     engine, granted = deployment.engine, granted_devices(deployment)
     attention_dp = _attention_dp(deployment, tp, dp)
     if engine in ("llama.cpp", "ollama"):
@@ -74,12 +75,12 @@ def placement_of(deployment: Deployment) -> Placement:
         tp = granted or 1
     if attention_dp > 1 and engine == "sglang" and deployment.value("attention_dp_in_tp"):
         dp = 1
-    whole = bool(deployment.value("expert_parallel")) or count("ep") > 1
-    return Placement(tp, pp, dp, attention_dp, whole, tp * pp * dp * count("pcp"))
+    whole = bool(deployment.value("expert_parallel")) or _count(deployment, "ep") > 1
+    return Placement(tp, pp, dp, attention_dp, whole, tp * pp * dp * _count(deployment, "pcp"))
 
 
-def _counts(deployment: Deployment):  # type: ignore[no-untyped-def]  # a closure of one line
-    return lambda name: max(1, int(deployment.value(name, 1) or 1))
+def _count(deployment: Deployment, name: str) -> int:
+    return max(1, int(deployment.value(name, 1) or 1))
 
 
 def _attention_dp(deployment: Deployment, tp: int, dp: int) -> int:
@@ -144,3 +145,10 @@ def _slots(deployment: Deployment, limit: int | None) -> Context:
     each = tokens // slots
     how = f"context {each} tokens: {tokens} over {slots} slots"
     return Context(max(1, each), slots, bool(whole), not whole, how)
+
+
+def spills(deployment: Deployment) -> bool:
+    """Whether the engine leaves layers in host memory: no number of layers given, -fit not switched off."""
+    told = str(deployment.value("gpu_layers", "auto") or "auto").lower() not in ("auto", "-1")
+    fitted = str(deployment.value("fit", "on")).lower() not in ("off", "false", "0")
+    return deployment.engine in SPILLS and not told and fitted

@@ -24,7 +24,12 @@ from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Request, build
 
 # Engines planned by the record of another, and the share of what is free that they take where that differs.
-STAND_INS = {"tgi": ("tensorrt-llm", "1.0", 0.9), "ollama": ("llama.cpp", "b11434", 1.0), "nim": ("vllm", "0.8", 0.9)}
+STAND_INS = {
+    "tgi": ("tensorrt-llm", "1.0", 0.9),
+    "ollama": ("llama.cpp", "b11434", 1.0),
+    "nim": ("vllm", "0.8", 0.9),
+    "huggingfaceserver": ("vllm", "0.8", 0.9),
+}
 # Sequences TGI's warm-up runs at once (launcher/src/main.rs: its prefill budget bounds them).
 TGI_SEQUENCES = 128
 TGI_PREFILL_TOKENS = 4096
@@ -140,7 +145,7 @@ def weights_of(deployment: Deployment, model: ModelProfile) -> str | None:
 
 
 def on_devices(deployment: Deployment, model: ModelProfile, assumed: list[str]) -> ModelProfile:
-    """The layers that lie on devices: llama.cpp and Ollama keep the first ones in host memory where they are told to."""
+    """The layers that lie on devices: llama.cpp and Ollama keep the first ones in host memory if told to."""
     said = str(deployment.value("gpu_layers", "") or "")
     if not said.isdigit() or int(said) >= model.layers:
         return model

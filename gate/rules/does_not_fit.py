@@ -4,23 +4,35 @@ from collections.abc import Iterator
 
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.placing import spills
+from infopt.gate.stages import stage_said
 from infopt.units import format_gib
 
 
 def check(case: Case) -> Iterator[Hit]:
     """Nothing is left for a cache on the device that decides."""
     plan = case.plan
-    if plan is None or plan.fits is not False or plan.memory.kv_pool_bytes_per_gpu > 0:
+    if plan is None or plan.fits is not False or spills(case.deployment) or plan.memory.kv_pool_bytes_per_gpu > 0:
         return
     memory, s = plan.memory, plan.scenario
-    terms = " + ".join(f"{t.name} {format_gib(t.value)}" for t in memory.terms if t.value > 0 and t.name != "kv")
+    parts = [t for t in memory.terms if t.value > 0 and t.name not in ("kv", "margin")]
+    terms = " + ".join(f"{t.name} {format_gib(t.value)}" for t in parts)
+    where = f"of stage {memory.stage + 1} of {s.pp}" if s.pp > 1 else f"of {s.gpus} x {s.accelerator.name}"
     yield Hit(
-        f"{s.model.id} does not fit: {format_gib(memory.weights_bytes_per_gpu)} of weights on each of {s.gpus} x "
-        f"{s.accelerator.name or s.accelerator.id}, which have {format_gib(memory.capacity_bytes_per_gpu)}",
+        f"{s.model.id} does not fit: {format_gib(memory.weights_bytes_per_gpu)} of {s.weight_format} weights "
+        "on each device "
+        f"{where}, which has {format_gib(memory.capacity_bytes_per_gpu)}",
         at=case.deployment.said_at("tp") or case.deployment.said_at("model"),
-        detail=terms,
-        remedy="; ".join(remedy.text for remedy in plan.remedies),
+        detail="; ".join(filter(None, (terms, stage_said(plan), _spread(case)))),
+        remedy=" or ".join(remedy.text for remedy in plan.remedies),
     )
+
+
+def _spread(case: Case) -> str:
+    """Devices that were granted and hold nothing."""
+    idle = (case.granted or 0) - case.needed
+    tp = case.value("tp")
+    return f"{case.granted} devices are granted, the weights lie on {case.needed}" if idle > 0 and tp is None else ""
 
 
 RULE = Rule(
@@ -30,4 +42,5 @@ RULE = Rule(
     why="The engine runs out of memory while it loads.",
     remedy="More devices, fewer bits, or a device with more memory.",
     check=check,
+    source="ledgers/memory.py; docs/accuracy.md has the error against published start-up logs",
 )

@@ -12,15 +12,44 @@ MODULES = (
     "no_full_request",
     "tight",
     "placement",
+    "heads_divide",
+    "kv_heads_divide",
+    "kv_heads_replicated",
+    "group_divides",
+    "pipeline_uneven",
+    "engine_refuses",
+    "engine_accepts",
+    "spills_to_cpu",
+    "context_above_model",
+    "batch_budget",
+    "dtype_capability",
+    "weights_capability",
+    "awq_dtype",
+    "cache_type",
+    "block_size",
+    "utilization_high",
+    "warmup_logits",
+    "graphs_outside_budget",
+    "free_memory",
+    "host_memory",
+    "shm_size",
+    "lora_rank",
+    "lora_memory",
+    "draft_memory",
+    "expert_copies",
+    "latent_replicated",
+    "encoder_memory",
+    "quantization_mismatch",
     "gpus_granted",
     "flags",
+    "choices",
+    "json_values",
     "unpinned_image",
     "tp_over_pcie",
     "tp_over_nodes",
     "tp_not_needed",
     "pipeline_in_machine",
     "idle_devices",
-    "latent_copied",
     "context_above_workload",
     "context_below_workload",
     "prefix_caching_off",
@@ -34,7 +63,6 @@ MODULES = (
     "draft_scheduling",
     "weights_offloaded",
     "kv_offload_slow",
-    "lora_slots",
     "eager_cost",
     "chunked_prefill_off",
     "batch_budget_large",
@@ -59,8 +87,9 @@ def rules() -> tuple[Rule, ...]:
 
 @cache
 def catalogue() -> tuple[Rule, ...]:
-    """All of them, and those about suppressions, which look at files and not at deployments."""
-    return (*rules(), *cast(tuple[Rule, ...], import_module("infopt.gate.suppression").RULES))
+    """All of them, and those about suppressions and programs, which look at files and not at deployments."""
+    of_files = ("infopt.gate.suppression", "infopt.gate.programs")
+    return (*rules(), *(rule for module in of_files for rule in cast(tuple[Rule, ...], import_module(module).RULES)))
 
 
 @cache

@@ -6,22 +6,31 @@ from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.units import format_gib
 
+
 def check(case: Case) -> Iterator[Hit]:
     """A number of whole sequences below the parameter, or a verdict within the error."""
     plan = case.plan
     if plan is None or plan.fits is False:
         return
     memory, s = plan.memory, plan.scenario
-    need = s.batch_per_replica * memory.layout.request_bytes(s.context_tokens)
-    left = memory.kv_pool_bytes_per_gpu - need
-    doubtful = any(caveat.id == "tight" for caveat in plan.caveats)
-    if memory.max_sequences >= case.parameter("tight", "least_sequences") and not doubtful:
+    if not memory.layout.kinds:
         return
+    need = s.batch_per_replica * memory.layout.request_bytes(s.context_tokens)
+    left = max(0.0, memory.kv_pool_bytes_per_gpu - need)
+    doubtful = any(caveat.id == "tight" for caveat in plan.caveats)
+    asked = s.batch_per_replica
+    if memory.max_sequences >= max(case.parameter("tight", "least_sequences"), asked) and not doubtful:
+        return
+    fits = "one request" if memory.max_sequences == 1 else f"{memory.max_sequences} requests"
+    error = ", which is within the error of the ledger" if doubtful else ""
+    low = memory.layout.longest_context_tokens(memory.kv_pool_low_bytes / asked, s.context_tokens)
     yield Hit(
-        f"tight: {memory.max_sequences} request of {s.context_tokens:,} tokens fits at a time, "
-        f"{format_gib(left)} of cache to spare on each device",
+        f"tight: {fits} of {s.context_tokens:,} tokens at a time, with {format_gib(left)} of cache to spare on each "
+        f"device{error}",
         at=case.deployment.said_at("context_tokens"),
-        detail=f"cache {format_gib(memory.kv_pool_bytes_per_gpu)}, one request {format_gib(need)}",
+        detail=f"cache {format_gib(memory.kv_pool_bytes_per_gpu)} ({format_gib(memory.kv_pool_low_bytes)} to "
+        f"{format_gib(memory.kv_pool_high_bytes)}), one request {format_gib(need / asked)}",
+        remedy=f"a length limit of {low:,} tokens is safe" if doubtful and 0 < low < s.context_tokens else "",
         confidence="likely" if doubtful else "certain",
     )
 
@@ -34,4 +43,5 @@ RULE = Rule(
     remedy="A smaller length limit, an 8-bit cache, or more memory.",
     check=check,
     parameters={"least_sequences": 2},
+    source="ledgers/memory.py; docs/accuracy.md",
 )

@@ -1,0 +1,54 @@
+"""The token budget of a step against the length limit and the number of sequences."""
+
+from collections.abc import Iterator
+
+from infopt.gate.case import Case
+from infopt.gate.finding import Hit, Rule
+from infopt.profiles.engines import version_key
+
+V0_CHUNKS_ABOVE_TOKENS = 32_768
+
+
+def check(case: Case) -> Iterator[Hit]:
+    """A budget below what a step must take whole."""
+    budget = case.value("max_num_batched_tokens")
+    if case.deployment.engine != "vllm" or not isinstance(budget, int) or budget < 1:
+        return
+    at = case.deployment.said_at("max_num_batched_tokens")
+    context = case.value("context_tokens")
+    if not isinstance(context, int) or context < 1:
+        context = case.model.max_position_tokens if case.model is not None else None
+    chunked, how = _chunked(case, context)
+    if context is not None and budget < context and chunked is False:
+        yield Hit(
+            f"a budget of {budget:,} tokens a step is below the length limit of {context:,}, and {how}",
+            at=at,
+            remedy=f"--max-num-batched-tokens {context} or more, or chunked prefill",
+        )
+    sequences = case.value("max_num_seqs")
+    if isinstance(sequences, int) and budget < sequences:
+        text = f"a budget of {budget:,} tokens a step is below the {sequences:,} sequences of --max-num-seqs"
+        yield Hit(text, at=at, remedy=f"--max-num-seqs {budget} or fewer")
+
+
+def _chunked(case: Case, context: int | None) -> tuple[bool | None, str]:
+    """Whether prompts are cut into chunks, and why."""
+    said = case.value("chunked_prefill")
+    if said is not None:
+        return bool(said), "chunked prefill is off"
+    version = case.deployment.version
+    if version is None or version_key(version) >= version_key("0.8"):
+        return None, ""
+    on = context is not None and context > V0_CHUNKS_ABOVE_TOKENS
+    return on, f"vllm {version} cuts prompts by itself only above {V0_CHUNKS_ABOVE_TOKENS:,} tokens"
+
+
+RULE = Rule(
+    id="batch-budget",
+    summary="tokens of a step are fewer than one prompt or than the sequences",
+    severity="error",
+    why="Without chunked prefill a prompt goes through whole: the engine refuses the combination.",
+    remedy="A budget of at least the length limit, or chunked prefill.",
+    check=check,
+    source="vllm config/scheduler.py; verl-project/verl pulls 7626, 7632; vllm-project/vllm issue 28981",
+)

@@ -1,0 +1,69 @@
+"""It fits, but this version of the engine says no."""
+
+from collections.abc import Iterator
+
+from infopt.boundaries.kv_kernels import loss
+from infopt.gate.case import Case
+from infopt.gate.finding import Hit, Rule
+from infopt.ledgers.paging import layout
+from infopt.ledgers.scenario import stages
+from infopt.profiles.engines import version_key
+from infopt.units import format_gib
+
+# Between these versions the check of a full request sums over stages; others read compare each worker with its own.
+SUMS_FROM, SUMS_TO = "0.14.1", "0.16.0"
+OWN_UNTIL, OWN_FROM = "0.13.0", "0.17.1"
+
+
+def check(case: Case) -> Iterator[Hit]:
+    """Refusals that memory does not explain."""
+    plan = case.plan
+    if plan is None or plan.fits is False:
+        return
+    yield from _all_stages(case)
+    s = plan.scenario
+    if s.kv_format != s.model.compute_dtype and case.deployment.version is not None:
+        row = loss(s, s.kv_format)
+        if row is not None and row.refused:
+            yield Hit(
+                f"the {s.kv_format} cache fits, but {row.text[0].lower() + row.text[1:]}",
+                at=case.deployment.said_at("kv"),
+                detail=row.source,
+                remedy="a 16-bit cache, or a version from 0.11 on",
+            )
+
+
+def _all_stages(case: Case) -> Iterator[Hit]:
+    """Versions of vLLM that compare the cache of all layers with the smallest worker."""
+    plan, version = case.plan, case.deployment.version
+    if plan is None or version is None or case.deployment.engine != "vllm" or case.placed.pp == 1:
+        return
+    key = version_key(version)
+    if not version_key(OWN_UNTIL) < key < version_key(OWN_FROM):
+        return
+    s, memory = plan.scenario, plan.memory
+    whole = sum(layout(stage, s).request_bytes(s.context_tokens) for stage in stages(s.model, s.pp))
+    if whole <= memory.kv_pool_bytes_per_gpu:
+        return
+    own = memory.layout.request_bytes(s.context_tokens)
+    read = version_key(SUMS_FROM) <= key <= version_key(SUMS_TO)
+    longest = int(s.context_tokens * memory.kv_pool_bytes_per_gpu / whole)
+    yield Hit(
+        f"one request of {s.context_tokens:,} tokens fits each of {s.pp} stages ({format_gib(own)} of "
+        f"{format_gib(memory.kv_pool_bytes_per_gpu)}), but vllm {version} asks {format_gib(whole)} of every one",
+        at=case.deployment.said_at("context_tokens") or case.deployment.said_at("pp"),
+        detail="this version compares the cache of all layers with the smallest worker",
+        remedy=f"vllm up to {OWN_UNTIL} or from {OWN_FROM} on, or a length limit of about {longest:,} tokens",
+        confidence="certain" if read else "possible",
+    )
+
+
+RULE = Rule(
+    id="engine-refuses",
+    summary="it fits, but this version of the engine refuses it",
+    severity="error",
+    why="The engine exits at start although the memory is there: its own check is stricter than physics.",
+    remedy="Another version, or what its check accepts.",
+    check=check,
+    source="vllm v1/core/kv_cache_utils.py in 0.14.1 and 0.16.0; vllm-project/vllm pull 24577",
+)
