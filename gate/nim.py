@@ -7,6 +7,7 @@ devices found: what a profile's name does not say is taken as all devices of the
 import re
 from dataclasses import replace
 
+from infopt.gate.addresses import is_place
 from infopt.gate.engines import split_image
 from infopt.gate.found import Argument, Found, argument_of
 from infopt.gate.nodes import Text, at
@@ -24,7 +25,8 @@ def completed(found: Found) -> Found:
 
 
 def _named(found: Found) -> Found:
-    if found.image is None or found.model is not None or "NIM_MODEL_PATH" in found.environment:
+    said = found.model is not None and not is_place(found.model)
+    if found.image is None or said or "NIM_MODEL_PATH" in found.environment:
         return found
     match = REPOSITORY.fullmatch(split_image(found.image)[0])
     if match is None or "$" in match[1] or "{" in match[1]:

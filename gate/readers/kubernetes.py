@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from infopt.gate.found import Found
-from infopt.gate.nodes import Node, Text, get, integer, text
-from infopt.gate.readers.pods import Container, containers
+from infopt.gate.nodes import Node, Text, get, integer, mapping, text
+from infopt.gate.readers.pods import Container, containers, handed_on
 
 TEMPLATES = {
     "Deployment": "spec.template.spec",
@@ -17,6 +17,8 @@ TEMPLATES = {
     "Pod": "spec",
 }
 GROUPED = "LeaderWorkerSet"
+# What a pod of a split deployment does (llm-d's label).
+ROLE_LABEL, ROLES = "llm-d.ai/role", ("prefill", "decode")
 
 
 def recognises(document: Node) -> bool:
@@ -33,8 +35,11 @@ def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
         return
     path = TEMPLATES[kind]
     replicas = integer(get(document, "spec.replicas"))
+    labels = mapping(get(document, f"{path.removesuffix('spec')}metadata.labels"))
+    role = str(text(labels.get(ROLE_LABEL)) or "")
     for container in containers(get(document, path), path, outside):
-        yield found(container, name, kind, replicas=1 if replicas is None else replicas)
+        made = found(container, name, kind, replicas=1 if replicas is None else replicas)
+        yield replace(made, role=role if role in ROLES else "")
 
 
 def _group(document: Node, name: str, outside: Mapping[str, Text]) -> Iterator[Found]:
@@ -65,6 +70,7 @@ def found(container: Container, name: str, form: str, replicas: int = 1, pods: i
         line=container.line,
         image=container.image,
         arguments=container.arguments,
+        added=handed_on(container.arguments),
         environment=container.environment,
         hardware=replace(container.hardware, replicas=replicas, pods=pods),
         host=container.host,

@@ -182,6 +182,10 @@ def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
         for mount in items_of(container.get("volumeMounts"))
         if get(mount, "mountPath") == "/dev/shm"
     }
+    if container.get("image") is None and not mounted:
+        # A patch: the mount stands in what it changes, and memory of a pod is mounted there.
+        volumes = items_of(pod.get("volumes"))
+        mounted = {str(text(get(volume, "name"))) for volume in volumes if get(volume, "emptyDir.medium") == "Memory"}
     shm: int | None = None
     for volume in items_of(pod.get("volumes")):
         if str(text(get(volume, "name"))) in mounted and isinstance(get(volume, "emptyDir"), dict):

@@ -142,15 +142,15 @@ def _command(
         line, column = command.within(0)
         # Blanks keep what follows in its column.
         script = OF_ACCELERATOR.sub(lambda match: " " * len(match[0]), command)
-        words = (Argument(word, line, column, f"{path}.vllm.customCommand") for word in ("/bin/sh", "-c", script))
-        return tuple(substituted(word, environment) for word in words), ()
+        shell = (Argument(word, line, column, f"{path}.vllm.customCommand") for word in ("/bin/sh", "-c", script))
+        return tuple(substituted(word, environment) for word in shell), ()
     added = [argument_of(option, environment[name], path) for name, option in OPTIONS.items() if name in environment]
     flags = _section([mapping(layer.get("vllmCommon")) for layer in layers], "flags")
     switched = ((option, text(flags.get(key)), key) for key, option in SWITCHES.items())
     added += [switch_of(o, v, f"vllmCommon.flags.{key}") for o, v, key in switched if v is not None and boolean(v)]
     extra = items_of(get(section, "vllm.additionalFlags"))
-    words = [word for flag in extra if isinstance(flag, Text) for word in _split(flag, f"{path}.vllm.additionalFlags")]
-    return (), (*added, *words)
+    flagged = (_split(flag, f"{path}.vllm.additionalFlags") for flag in extra if isinstance(flag, Text))
+    return (), (*added, *(word for words in flagged for word in words))
 
 
 def _split(flag: Text, path: str) -> Iterator[Argument]:

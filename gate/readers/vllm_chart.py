@@ -1,14 +1,19 @@
-"""Values of vLLM's own chart (examples/online_serving/chart-helm): an image with its whole command."""
+"""Values of vLLM's own chart (examples/online_serving/chart-helm), an image with its whole command, and of charts laid
+out like it: an engine's image with `command`, `args` or `extraArgs` beside it.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from infopt.gate.engines import engine_of_image
 from infopt.gate.found import Found
 from infopt.gate.nodes import Node, Text, at, get, integer, items, mapping, text
 from infopt.gate.readers.helm import Values, charts, rendered_all
 from infopt.gate.readers.kubernetes import found
 from infopt.gate.readers.pods import containers, line_of
 from infopt.gate.readers.production_stack import image_of
+
+ARGUMENTS = ("args", "extraArgs")
 
 
 def recognises(document: Node) -> bool:
@@ -23,8 +28,11 @@ def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
 
 
 def _reads(values: Mapping[str, Node]) -> bool:
-    commanded = isinstance(get(values, "image.command"), list) and "resources" in values
-    return commanded and text(get(values, "image.repository")) is not None
+    repository = text(get(values, "image.repository"))
+    if repository is None or not isinstance(values.get("resources"), dict):
+        return False
+    beside = any(isinstance(values.get(key), list) and values[key] for key in ("command", *ARGUMENTS))
+    return isinstance(get(values, "image.command"), list) or (beside and engine_of_image(repository) is not None)
 
 
 def _found(chart: Values, outside: Mapping[str, Text]) -> Found:
@@ -33,7 +41,8 @@ def _found(chart: Values, outside: Mapping[str, Text]) -> Found:
     container = {
         "name": at("vllm", line_of(image), 1),
         "image": image_of(image),
-        "command": image.get("command"),
+        "command": image.get("command") or values.get("command"),
+        "args": next((values[key] for key in ARGUMENTS if values.get(key)), None),
         "env": image.get("env") or values.get("env"),
         "resources": values.get("resources"),
     }
