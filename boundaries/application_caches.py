@@ -73,6 +73,8 @@ def _idle(situation: Situation) -> bool:
 
 def _reason(situation: Situation, hits: float, ratio: float) -> str:
     saved = f"{hits:.0%} of requests never reach the model: "
+    if ratio < 1:
+        return f"{saved}lookups take more work than that saves ({ratio:.2f}x)"
     if _idle(situation):
         return f"{saved}{1 - 1 / ratio:.0%} less work (saves cost only if devices are given back)"
     return f"{saved}{ratio:.2f}x as many are served"

@@ -181,16 +181,14 @@ def _reason(situation: Situation, here: Occupancy, gain: Gain) -> str:
     by_rate = situation.load.traffic.rate_per_s is not None
     batch, whence = here.batch, "at this rate" if by_rate else "as given (no --rate)"
     if here.saturated:
-        start = (
-            f"saturated above {here.saturation_per_s:.3g} requests/s at batch {batch:.3g} (by {CAPS[here.capped_by]})"
-        )
+        start = f"saturated above {here.saturation_per_s:.3g}/s at batch {batch:.3g} (by {CAPS[here.capped_by]})"
     elif not by_rate and batch < situation.batch:
         start = f"only {batch:.0f} of {situation.batch:.0f} sequences run at once (by {CAPS[here.capped_by]})"
     else:
         start = f"effective batch {batch:.3g} {whence}"
     if batch < threshold("least_batch"):
         # It is on by default and costs nothing, so the advice is where to look instead.
-        return f"{start}, below 4: leave it on; more bandwidth or an MoE gains more"
+        return f"{start}, below 4: leave it on; bandwidth or an MoE gains more"
     return f"{start}: {gain.value:.2f}x the throughput of static batches"
 
 

@@ -74,6 +74,9 @@ def _values(node: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(node, dict):
         for key, below in node.items():
             yield from _values(below, f"{where}.{key}".strip("."))
+    elif isinstance(node, list):
+        for index, below in enumerate(node):
+            yield from _values(below, f"{where}[{index}]")
 
 
 def named_engine(s: Scenario) -> str:

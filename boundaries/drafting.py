@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
-from infopt.boundaries.deciding import DATA
+from infopt.boundaries.deciding import checked_yaml
 from infopt.boundaries.load import DraftMethod
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps, off_alike, steps_of
@@ -25,7 +25,7 @@ from infopt.ledgers.weights import layer_rank_bytes, stage_rank_bytes
 from infopt.profiles.engines import version_key
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import FeedForward, LayerRun
-from infopt.records import Record, read_yaml
+from infopt.records import Record
 
 # Best value with its ends: low, best, high.
 Seconds = tuple[float, float, float]
@@ -33,24 +33,18 @@ NOTHING: Seconds = (0.0, 0.0, 0.0)
 FULL_PRECISION_BITS = 16.0
 
 
-class Method(Record):
-    """One way of drafting; keys as in the data file."""
-
-    passes: Literal["model", "layer", "head", "none"]
-    pass_s: list[float]
-    cycle_s: list[float]
-    source: str
-
-
 class Scheduling(Record):
-    """What an engine gives up for some methods, in versions from `since` on and before `until`."""
+    """What an engine gives up for some methods, in versions from `since` on and before `until`; seconds of a cycle."""
 
     engine: str
     methods: list[str]
     since: str | None = None
     until: str | None = None
-    seconds: list[float]
     text: str
+    value: float
+    low: float
+    high: float
+    kind: str
     source: str
 
     def holds(self, s: Scenario, method: str) -> bool:
@@ -88,16 +82,16 @@ class Drafting:
 def drafting(situation: Situation) -> Drafting:
     """How a draft is made by the method of the load, or by the cheapest that needs nothing."""
     s, method = situation.scenario, method_of(situation)
-    record = _methods()[method]
+    row = _data()["methods"][method]
     draft = draft_scenario(situation, method)
     lost = next((row for row in _scheduling() if row.holds(s, method)), None)
-    beside = lost.seconds if lost else NOTHING
-    head_s = _head_s(s) if record.passes == "head" else 0.0
+    beside = (lost.low, lost.value, lost.high) if lost else NOTHING
+    head_s = _head_s(s) if row["passes"] == "head" else 0.0
     return Drafting(
         method=method,
         steps=None if draft is None else _pass_steps(draft),
-        pass_s=_three([head_s + seconds for seconds in record.pass_s]),
-        cycle_s=_three([own + more for own, more in zip(record.cycle_s, beside, strict=True)]),
+        pass_s=_ends(row["pass"], (head_s, head_s, head_s)),
+        cycle_s=_ends(row["cycle"], beside),
         lost=lost.text if lost else "",
     )
 
@@ -110,9 +104,10 @@ def _pass_steps(draft: Scenario) -> Steps:
     return replace(steps, constants=steps.constants.model_copy(update={"request_s": 0.0}))
 
 
-def _three(seconds: Sequence[float]) -> Seconds:
-    low, best, high = seconds
-    return low, best, high
+def _ends(row: Mapping[str, float], beside: Seconds) -> Seconds:
+    """Low, best and high of a row of data, each with what comes beside it."""
+    low, best, high = beside
+    return row["low"] + low, row["value"] + best, row["high"] + high
 
 
 def method_of(situation: Situation) -> DraftMethod:
@@ -127,7 +122,7 @@ def method_of(situation: Situation) -> DraftMethod:
 
 def draft_scenario(situation: Situation, method: DraftMethod) -> Scenario | None:
     """What runs for a drafted token, as a model of its own on the target's devices; None where nothing does."""
-    s, passes = situation.scenario, _methods()[method].passes
+    s, passes = situation.scenario, _data()["methods"][method]["passes"]
     if passes == "layer":
         return _head_scenario(s, method)
     beside = situation.load.draft.scenario
@@ -168,7 +163,7 @@ def _dense_layer(hidden: int, runs: Sequence[LayerRun]) -> LayerRun:
     dense = [run for run in full if not run.feed_forward.experts]
     if dense:
         return replace(dense[-1], layers=1)
-    width = round(_width()["of_hidden"] * hidden)
+    width = round(_data()["head_width"]["value"] * hidden)
     own = FeedForward(kind="dense", mlp_params=3 * hidden * width, intermediate=width)
     return replace(full[-1], layers=1, feed_forward=own)
 
@@ -223,18 +218,17 @@ def _cached(run: LayerRun, s: Scenario) -> float:
     return layer_bytes_per_token(run.mixer, s.kv, s.tp)
 
 
-@cache
-def _methods() -> Mapping[str, Method]:
-    rows = read_yaml(DATA / "draft_methods.yaml")["methods"]
-    return {name: Method.model_validate(row) for name, row in rows.items()}
+def largest_vocabulary_difference(engine: str) -> int | None:
+    """By how many tokens the vocabulary of a draft model may differ from the target's; None where it is not known."""
+    row = _data()["vocabulary"].get(engine)
+    return None if row is None else int(row["value"])
 
 
 @cache
 def _scheduling() -> tuple[Scheduling, ...]:
-    return tuple(Scheduling.model_validate(row) for row in read_yaml(DATA / "draft_methods.yaml")["scheduling"])
+    return tuple(Scheduling.model_validate(row) for row in _data()["scheduling"])
 
 
-@cache
-def _width() -> Mapping[str, Any]:
-    data: Mapping[str, Any] = read_yaml(DATA / "draft_methods.yaml")["head_width"]
+def _data() -> Mapping[str, Any]:
+    data: Mapping[str, Any] = checked_yaml("draft_methods")
     return data

@@ -219,20 +219,29 @@ def _verdict(situation: Situation, tier: Tier, use: Use, gain: Gain | None) -> t
     by_itself = by_gain(gain, situation.steps.basis)
     if share is None:
         if by_itself == "skip":
-            return "skip", f"even a prompt found whole in {name} gains {gain.value:.2f}x in TTFT only"
+            return "skip", _whole_prompt(name, gain.value)
+        if gain.value < 1:
+            lent = unsure(gain, situation.steps.basis)
+            return "measure", f"a prompt found whole in {name}: TTFT gains {lent}; reuse is not known"
         return "measure", f"TTFT gains up to {gain.value:.1f}x from {name}; how much of prompts is reused is not known"
     if not use.tokens:
         return "skip", f"less than one block ({situation.memory.layout.block_tokens} tokens) of a prompt is reused"
-    reason = (
-        f"{use.tokens:,.0f} tokens of a prompt come from {name} in {_time(use.seconds)}: TTFT gains {gain.value:.2f}x"
-    )
+    taken = f"{use.tokens:,.0f} prompt tokens from {name} take {_time(use.seconds)}"
+    gained = f"TTFT gains {gain.value:.2f}x"
     if by_itself == "measure":
-        return "measure", f"{reason}; {unsure(gain, situation.steps.basis)}"
+        return "measure", f"{taken}: {gained}; {unsure(gain, situation.steps.basis)}"
     if by_itself != "use":
-        return by_itself, reason
+        return by_itself, f"{taken}{', computing them less' if gain.value < 1 else ''}: {gained}"
     if use.link is not None and use.link > _value("busy_link"):
         return "limited", f"TTFT gains {gain.value:.2f}x, but restores fill {use.link:.0%} of the link to {name}"
-    return _wear(tier, use, gain.value) or ("use", reason)
+    return _wear(tier, use, gain.value) or ("use", f"{taken}: {gained}")
+
+
+def _whole_prompt(name: str, ratio: float) -> str:
+    """Why not even a prompt found whole pays."""
+    if ratio < 1:
+        return f"even a prompt found whole in {name} comes later than it is computed: TTFT gains {ratio:.2f}x"
+    return f"even a prompt found whole in {name} gains {ratio:.2f}x in TTFT only"
 
 
 def _wear(tier: Tier, use: Use, gain: float) -> tuple[Verdict, str] | None:

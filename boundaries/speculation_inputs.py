@@ -1,17 +1,15 @@
 """What is told of a draft: checked, turned into tokens, and refused where no engine runs it."""
 
 from dataclasses import replace
-from functools import cache
-from typing import Any, get_args
+from typing import get_args
 
 from infopt.boundaries.conflicts import conflicts
-from infopt.boundaries.deciding import DATA
-from infopt.boundaries.drafting import method_of
+from infopt.boundaries.deciding import named_engine
+from infopt.boundaries.drafting import largest_vocabulary_difference, method_of
 from infopt.boundaries.load import Draft, DraftMethod
 from infopt.boundaries.situation import Situation
 from infopt.errors import InfoptError, unknown_name
 from infopt.ledgers.speculation import acceptance_for_tokens, tokens_per_cycle, tokens_per_cycle_at_rate
-from infopt.records import read_yaml
 
 TECHNIQUE_ID = "speculative"
 
@@ -99,16 +97,8 @@ def refusal(situation: Situation) -> str | None:
         return f"{s.model.id} has no prediction layers"
     if method == "draft-model" and draft.scenario is not None:
         difference = abs(draft.scenario.model.vocab - s.model.vocab)
-        allowed = _vocabulary().get(s.engine.engine)
-        if allowed is not None and difference > allowed["most"]:
-            return (
-                f"{s.engine.engine} needs one vocabulary: {draft.scenario.model.id} has {draft.scenario.model.vocab:,} "
-                f"tokens, {s.model.id} {s.model.vocab:,}"
-            )
+        allowed = largest_vocabulary_difference(s.engine.engine)
+        if allowed is not None and difference > allowed:
+            sizes = f"the draft has {draft.scenario.model.vocab:,} tokens, the model {s.model.vocab:,}"
+            return f"{named_engine(s)} needs one vocabulary: {sizes}"
     return None
-
-
-@cache
-def _vocabulary() -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(DATA / "draft_methods.yaml")["vocabulary"]
-    return data

@@ -3,13 +3,13 @@
     speedup = TPOT / ((t_verify(B, 1 + d g) + drafting) / tokens + stall)     tokens = 1 + d sum of acceptance
 B sequences verify B (1 + d g) tokens at once: free while the step waits for weights, dear when products or further
 experts take over, so the verdict turns with the batch at one and the same acceptance. Keys and values are read once a
-sequence. The rule is document 1's: below a gain of 10 % leave it out; there is no `limited` here.
+sequence. The rule is document 1's: below a gain of 10% leave it out; there is no `limited` here.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infopt.boundaries.deciding import MEASURE_STEPS, threshold
+from infopt.boundaries.deciding import MEASURE_STEPS, threshold, unsure
 from infopt.boundaries.drafting import drafting, method_of, with_draft
 from infopt.boundaries.load import DraftMethod
 from infopt.boundaries.quantities import BATCH, CONTEXT, Quantity
@@ -32,7 +32,7 @@ from infopt.ledgers.speculation import best_drafted_tokens, printed_speedup_rati
 MOST_DRAFTED = 16
 SHOWN_BATCHES = (1, 4, 16, 64)
 SHOWN_DRAFTED = (1, 2, 3, 4, 5)
-SETTLE = "probe draft, or observe URL (a running server's counters); then --alpha RATE or --alpha A1,A2,..."
+SETTLE = "--alpha RATE, or --alpha A1,A2,... by position (accepted over drafted tokens, a server counts both)"
 
 
 def judge(situation: Situation) -> Judgement:
@@ -103,12 +103,13 @@ def _always(case: Case, drafted: int) -> float:
 def _verdict(case: Case, gain: Gain, drafted: int, tokens: float) -> tuple[Verdict, str]:
     verdict, steps, batch = worth(gain.value), case.situation.steps, case.situation.batch
     cycle = case.cycle_s(drafted, steps, batch) / case.step_s(steps, batch)
-    made = f"{tokens:.2f} tokens from a cycle of {cycle:.2f} steps, {drafted} drafted by {_name(case)}"
+    made = f"{_counted(drafted)} drafted by {_name(case)} yield{'s' if drafted == 1 else ''} {tokens:.2f} in {cycle:.2f} steps"
     if case.basis == "floor" and verdict == "use":
-        return "measure", f"at most {gain.value:.2f}x: {made}; no step was measured here"
+        return "measure", f"{made}; {gain.value:.2f}x {unsure(gain, case.basis)}"
     if case.basis == "assumed" and worth(gain.low) != worth(gain.high):
-        return "measure", f"{gain.low:.2f}x to {gain.high:.2f}x as steps are lent: {made}"
-    return verdict, f"{gain.value:.2f}x: {made}"
+        return "measure", f"{made}; {unsure(gain, case.basis)}"
+    now_ms = case.plain_s(steps, batch) * 1e3
+    return verdict, f"TPOT {now_ms:.1f} ms, {now_ms / gain.value:.1f} with drafts ({gain.value:.2f}x): {made}"
 
 
 def _without_acceptance(case: Case, longest: int, memory: tuple[Figure, ...]) -> Judgement:
@@ -117,22 +118,22 @@ def _without_acceptance(case: Case, longest: int, memory: tuple[Figure, ...]) ->
     most = case.gain(longest, _always(case, longest)).high
     asked = {g: case.acceptance_for(g, limit) for g in ((given,) if given is not None else SHOWN_DRAFTED)}
     figures = (
-        Figure("most_speedup_ratio", most, "ratio", f"if all of {longest} drafted tokens were accepted"),
+        Figure("most_speedup_ratio", most, "ratio", f"speedup of drafts of {_counted(longest)} that are always right"),
         *(
-            Figure(f"break_even_acceptance_{g}", rate, "share", f"accepted a token gains {limit - 1:.0%}, {g} drafted")
+            Figure(f"break_even_acceptance_{g}", rate, "share", _break_even_text(g, limit, rate))
             for g, rate in asked.items()
         ),
         *memory,
     )
-    rule = Rule(1, "leave it out when it gains less than 10 %", None)
+    rule = Rule(1, "leave it out when it gains less than 10%", None)
     if most < limit:
-        reason = f"even drafts that are always right gain {most:.2f}x at most here"
+        reason = f"even drafts of {_counted(longest)} that are always right gain {most:.2f}x at most"
         return Judgement("skip", None, reason, figures, _costs(case), rule)
     known = [(rate, g) for g, rate in asked.items() if rate is not None]
     reason = f"acceptance is not known; drafts always right would gain up to {most:.2f}x"
     if known:
         rate, g = min(known)
-        reason = f"acceptance is not known: {g} drafted by {_name(case)} pay from {rate:.0%} accepted a token"
+        reason = f"acceptance is not known: {_counted(g)} drafted by {_name(case)} pay from {rate:.0%} acceptance on"
     return Judgement("measure", None, reason, figures, _costs(case), rule, SETTLE)
 
 
@@ -140,38 +141,45 @@ def _figures(case: Case, drafted: int, tokens: float) -> Iterator[Figure]:
     steps, batch, given = case.situation.steps, case.situation.batch, case.draft.cycle_ratio is not None
     step_s, limit = case.step_s(steps, batch), threshold("worth_ratio")
     verify = case.verify_s(drafted, steps, batch) / step_s
-    yield Figure("drafted_tokens", drafted, "tokens", "drafted a cycle")
-    yield Figure("drafting_share", case.draft.drafting_share, "share", "steps that have a draft")
-    yield Figure("tokens_per_cycle", tokens, "tokens", "emitted a step, those without a draft included")
-    yield Figure("cycle_ratio", case.cycle_s(drafted, steps, batch) / step_s, "ratio", "cycle in plain steps")
-    yield Figure("verify_ratio", verify, "ratio", "verification in plain steps")
-    yield Figure("draft_s", case.draft_s(steps, batch), "s", "drafting one token")
-    yield Figure("overhead_s", case.drafting.cycle_s[BEST], "s", "sampling and scheduling of a cycle")
+    yield Figure("drafted_tokens", drafted, "tokens", "drafted in a cycle")
+    yield Figure("drafting_share", case.draft.drafting_share, "share", "of steps have a draft")
+    yield Figure("tokens_per_cycle", tokens, "tokens", "yielded by a step, those without a draft included")
+    yield Figure(
+        "cycle_ratio",
+        case.cycle_s(drafted, steps, batch) / step_s,
+        "ratio",
+        "length of a cycle over a step without drafts",
+    )
+    yield Figure("verify_ratio", verify, "ratio", "length of verification over a step without drafts")
+    yield Figure("draft_s", case.draft_s(steps, batch), "s", "to draft one token of every sequence")
+    yield Figure("overhead_s", case.drafting.cycle_s[BEST], "s", "of a cycle for sampling and scheduling")
     for shown in SHOWN_BATCHES:
         ratio = None if given else case.speedup(drafted, tokens, shown)
-        text = f"speedup with {shown} sequence{'s' if shown > 1 else ''} at once"
-        yield Figure(f"speedup_ratio_batch_{shown}", ratio, "ratio", text)
+        yield Figure(f"speedup_ratio_batch_{shown}", ratio, "ratio", f"batch {shown}: speedup")
     if not given:
         chosen = case.draft.drafted_tokens is None and positions(case.draft) is None
         longest = drafted if chosen else best(case)
         yield Figure("best_drafted_tokens", longest, "tokens", "draft length of the highest speedup")
-        yield Figure(
-            "best_speedup_ratio",
-            case.speedup(longest, tokens_of(case.draft, longest)),
-            "ratio",
-            "speedup with that length",
-        )
-    yield Figure(
-        "break_even_acceptance",
-        case.acceptance_for(drafted, limit),
-        "share",
-        f"accepted a token gains 10 %, {drafted} drafted",
-    )
-    yield Figure(
-        "loss_acceptance", case.acceptance_for(drafted, 1.0), "share", "accepted a token gains nothing; less loses"
-    )
+        highest = case.speedup(longest, tokens_of(case.draft, longest))
+        yield Figure("best_speedup_ratio", highest, "ratio", f"speedup of drafts of {_counted(longest)}")
+    pays, even = case.acceptance_for(drafted, limit), case.acceptance_for(drafted, 1.0)
+    yield Figure("break_even_acceptance", pays, "share", _break_even_text(drafted, limit, pays))
+    text = f"acceptance below which drafting {_counted(drafted)} loses" + _if_none(even)
+    yield Figure("loss_acceptance", even, "share", text)
     printed = _printed(case, drafted)
-    yield Figure("printed_speedup_ratio", printed, "ratio", "document 1's formula, without acceptance")
+    yield Figure("printed_speedup_ratio", printed, "ratio", "speedup by document 1's formula, which has no acceptance")
+
+
+def _counted(tokens: int) -> str:
+    return f"{tokens} token" if tokens == 1 else f"{tokens} tokens"
+
+
+def _break_even_text(drafted: int, ratio: float, acceptance: float | None) -> str:
+    return f"acceptance at which drafting {_counted(drafted)} gains {ratio - 1:.0%}" + _if_none(acceptance)
+
+
+def _if_none(value: float | None) -> str:
+    return ": none does" if value is None else ""
 
 
 def _memory_figures(before: Situation, after: Situation) -> Iterator[Figure]:
@@ -181,8 +189,8 @@ def _memory_figures(before: Situation, after: Situation) -> Iterator[Figure]:
     weights = own + s.extra_bytes_per_gpu - before.scenario.extra_bytes_per_gpu
     lost = before.memory.max_sequences - after.memory.max_sequences
     yield Figure("draft_weights_bytes", weights, "bytes", "weights of the draft on one device")
-    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", "fit beside the draft")
-    yield Figure("sequences_lost", lost, "sequences", "lost to the draft's weights and cache")
+    yield Figure("max_sequences_after", after.memory.max_sequences, "sequences", "sequences that fit beside the draft")
+    yield Figure("sequences_lost", lost, "sequences", "sequences lost to the draft's weights and cache")
 
 
 def _printed(case: Case, drafted: int) -> float:
@@ -194,7 +202,7 @@ def _printed(case: Case, drafted: int) -> float:
 def _rule(case: Case, drafted: int, verdict: Verdict) -> Rule:
     says = worth(_printed(case, drafted))
     why = "its formula has no acceptance in it: it gives the same for a draft always right and one always wrong"
-    return Rule(1, "by its formula, leave it out below a gain of 10 %", says, "" if says == verdict else why)
+    return Rule(1, "by its formula, leave it out below a gain of 10%", says, "" if says == verdict else why)
 
 
 def _costs(case: Case) -> tuple[str, ...]:
@@ -209,7 +217,7 @@ def _costs(case: Case) -> tuple[str, ...]:
 def _name(case: Case) -> str:
     names: dict[DraftMethod, str] = {"ngram": "n-grams", "mtp": "the prediction layer", "eagle": "an EAGLE head"}
     if case.drafting.method == "draft-model" and case.drafting.steps is not None:
-        return case.drafting.steps.scenario.model.id
+        return case.drafting.steps.scenario.model.id.rpartition("/")[2]
     return names.get(case.drafting.method, "Medusa heads" if case.drafting.method == "medusa" else "a draft model")
 
 
@@ -279,7 +287,7 @@ DRAFTED = Quantity(
 )
 TECHNIQUE = Technique(
     id=TECHNIQUE_ID,
-    name="speculative decoding",
+    name="Speculative decoding",
     ledger="decode latency",
     order=3,
     judge=judge,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from infopt.boundaries.deciding import named_engine
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import BreakEven, Figure, Gain, Judgement
 from infopt.units import (
@@ -147,7 +148,7 @@ def situation_facts(situation: Situation) -> list[tuple[str, str]]:
     s = situation.scenario
     device = s.accelerator.name or s.accelerator.id
     placed = ", ".join(f"{name} {getattr(s, name)}" for name in ("tp", "pp", "dp", "ep") if getattr(s, name) > 1)
-    served = f"{s.gpus} x {device}" + (f" ({placed})" if placed else "") + f", {s.engine.engine} {s.engine_version}"
+    served = f"{s.gpus} x {device}" + (f" ({placed})" if placed else "") + f", {named_engine(s)}"
     load = (
         f"{s.input_tokens:,} in, {s.output_tokens:,} out, {s.batch:,} at once; "
         f"{s.weight_format} weights, {s.kv_format} cache"

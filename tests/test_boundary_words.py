@@ -1,18 +1,19 @@
 """What `infopt boundary` prints: values, lines that can be read alone, the documents' rules, and data with its kind."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from infopt.boundaries import deciding
-from infopt.boundaries.load import Adapters, Load, Offload, Prefix, Targets, Traffic
+from infopt.boundaries.load import Adapters, Draft, Load, Offload, Prefix, Targets, Traffic
 from infopt.boundaries.registry import judge, techniques
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Judgement, Rule, Verdict
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
 from infopt.profiles.resolve import resolve_model
-from infopt.reports.boundary_words import agreement_text, bare_text, value_text
+from infopt.reports.boundary_words import agreement_text, bare_text, situation_facts, value_text
 from infopt.studies.scenarios import Request, build
 
 LOAD = Load(
@@ -23,7 +24,9 @@ LOAD = Load(
     adapters=Adapters(slots=4, rank=16),
     semantic_hit_share=0.3,
     chunk_tokens=512,
+    draft=Draft(acceptance=0.6),
 )
+LOSING = replace(LOAD, draft=Draft(acceptance=0.1, method="eagle"), semantic_hit_share=0.02)
 ON_BY_DEFAULT = (
     "attention-kernels",
     "chunked-prefill",
@@ -32,8 +35,6 @@ ON_BY_DEFAULT = (
     "paged-kv",
     "prefix-caching",
 )
-# The words of speculation are another file's.
-JUDGED = [technique for technique in techniques() if technique.id != "speculative"]
 
 
 def situation(name: str, hardware: str, load: Load, batch: int, engine: str = "vllm") -> Situation:
@@ -44,6 +45,7 @@ def situation(name: str, hardware: str, load: Load, batch: int, engine: str = "v
 SITUATIONS = [
     situation("70b", "h100:4", LOAD, 64),
     situation("70b", "h100:4", Load(), 1),
+    situation("8b", "h100:1", LOSING, 64),
     situation("deepseek-v3", "h200:8", LOAD, 32),
     situation("gpt-oss-120b", "h100:1", Load(), 16),
     situation("8b", "rtx-4090:1", Load(), 4, "llama.cpp"),
@@ -95,7 +97,7 @@ def test_the_rule_reads_as_sentences(says: Verdict | None, why: str, ends: str) 
 
 @pytest.mark.parametrize("here", SITUATIONS, ids=lambda here: here.scenario.model.id)
 def test_lines_that_can_be_read_alone(here: Situation) -> None:
-    for technique in JUDGED:
+    for technique in techniques():
         answer = judge(technique, here)
         assert 0 < len(answer.reason) <= 110, answer.reason
         texts = [figure.text for figure in answer.figures]
@@ -108,8 +110,22 @@ def test_lines_that_can_be_read_alone(here: Situation) -> None:
         assert len(told) == len(set(told)), technique.id
 
 
+@pytest.mark.parametrize("here", SITUATIONS, ids=lambda here: here.scenario.model.id)
+def test_a_loss_is_in_the_reason_beside_it(here: Situation) -> None:
+    """A gain below 1 stands beside `skip`: the reason gives it too, or what is longer by it."""
+    for technique in techniques():
+        answer = judge(technique, here)
+        if answer.verdict == "skip" and answer.gain is not None and answer.gain.value < 0.995:
+            told = (f"{answer.gain.value:.2f}x", f"{1 / answer.gain.value:.2f}x")
+            assert any(text in answer.reason for text in told), answer.reason
+
+
+def test_the_engine_is_written_as_it_writes_itself() -> None:
+    assert dict(situation_facts(SITUATIONS[0]))["served by"].endswith(", vLLM 0.19.1")
+
+
 def test_what_engines_do_unasked_says_so() -> None:
-    for technique in JUDGED:
+    for technique in techniques():
         if technique.id in ON_BY_DEFAULT:
             costs = " ".join(judge(technique, SITUATIONS[0]).costs)
             assert "vLLM 0." in costs, technique.id
@@ -118,8 +134,7 @@ def test_what_engines_do_unasked_says_so() -> None:
 
 def test_every_value_of_the_data_has_its_kind() -> None:
     for path in deciding.DATA.glob("*.yaml"):
-        if path.stem != "draft_methods":
-            deciding.checked_yaml(path.stem)
+        deciding.checked_yaml(path.stem)
 
 
 @pytest.mark.parametrize(
