@@ -15,7 +15,7 @@ from infopt import __version__
 from infopt.cli_options import Context, LadderOptions, MonthOptions, Online, OutputOptions, ScenarioOptions, takes
 from infopt.errors import InfoptError
 
-GOOD, FAILS, WRONG_USAGE, UNDETERMINED, INTERRUPTED = 0, 1, 2, 4, 130
+GOOD, FAILS, WRONG_USAGE, NOTHING, UNDETERMINED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 STATUSES = "Exit status: 0 fits, 1 does not fit, 2 wrong usage or unreadable input, 4 undetermined (a fact is missing)."
 ALL_STATUSES = (
     "Exit status: 0 good; 1 does not fit, gate failed or target missed; 2 wrong usage or unreadable input; "
@@ -27,6 +27,7 @@ MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
     "gate": "infopt.cli_gate",
+    "rules": "infopt.cli_rules",
     "search": "infopt.cli_search",
     "sweep": "infopt.cli_sweep",
 }

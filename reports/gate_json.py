@@ -4,6 +4,7 @@ from typing import Any
 
 from infopt.gate.check import Checked, Gate
 from infopt.gate.finding import Finding
+from infopt.reports.gate_words import counts, ordered
 from infopt.reports.json_report import plan_dict
 
 SCHEMA = "infopt/gate/1"
@@ -14,10 +15,18 @@ def as_dict(found: Gate) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "verdict": found.verdict,
+        "files": len(found.reads),
+        "counts": counts_dict(found),
         "deployments": [deployment_dict(one) for one in found.checked],
-        "findings": [finding_dict(finding) for finding in found.findings],
+        "findings": [finding_dict(finding) for finding in ordered(found.findings)],
         "unreadable": list(found.errors),
     }
+
+
+def counts_dict(found: Gate) -> dict[str, int]:
+    """Findings by severity; accepted ones apart."""
+    each = counts(found.findings)
+    return {"error": each.errors, "warning": each.warnings, "note": each.notes, "suppressed": each.suppressed}
 
 
 def deployment_dict(one: Checked) -> dict[str, Any]:
