@@ -26,7 +26,7 @@ def check(case: Case) -> Iterator[Hit]:
     yield Hit(
         f"a cold start takes {span.value:.0f} s ({span.low:.0f} to {span.high:.0f}), {target_s:.0f} s are allowed",
         at=case.deployment.said_at("eager"),
-        detail=f"of which {figure_of(found, 'load_s') or 0.0:.0f} s read the weights; the image and downloads come on top",
+        detail=f"of which {figure_of(found, 'load_s') or 0.0:.0f} s read the weights; downloads come on top",
         remedy=cure,
         severity="error" if sure else "warning",
         confidence="likely",

@@ -8,12 +8,13 @@ from infopt.boundaries.speculation_case import Case as DraftCase
 from infopt.gate.case import Case
 from infopt.gate.drafts import draft_of, drafting_case, drafts, said_at
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.rules.speculative_at_concurrency import acceptance
 from infopt.gate.situations import running_of
 from infopt.ledgers.speculation import best_drafted_tokens, tokens_per_cycle_at_rate
 
 
 def check(case: Case) -> Iterator[Hit]:
-    """A shorter draft is worth more by more than a tenth, whatever the acceptance up to the parameter."""
+    """A shorter draft is worth more by more than a tenth, at the generous acceptance of speculative-at-concurrency."""
     situation = running_of(case) if drafts(case) else None
     draft = draft_of(case) if situation is not None else None
     if situation is None or draft is None or draft.drafted_tokens is None:
@@ -21,7 +22,7 @@ def check(case: Case) -> Iterator[Hit]:
     made = drafting_case(situation.changed(load=replace(situation.load, draft=draft)))
     if made is None or made.basis == "floor":
         return
-    length, usual = draft.drafted_tokens, float(case.parameter(RULE.id, "acceptance"))
+    length, usual = draft.drafted_tokens, acceptance(case, made.drafting.method)
     best = best_drafted_tokens(lambda g: _speedup(made, g, usual), length)
     here, there = _speedup(made, length, usual), _speedup(made, best, usual)
     if there < threshold("worth_ratio") * here:
@@ -49,6 +50,5 @@ RULE = Rule(
     why="A token is kept only where all before it were: long drafts are mostly thrown away, and all are paid for.",
     remedy="Two to five drafted tokens; measure the acceptance of each position.",
     check=check,
-    parameters={"acceptance": 0.7},
     source="vllm-project/vllm pull 24343: 1.32x with one drafted token, 0.66x with 32",
 )

@@ -32,7 +32,7 @@ def check(case: Case) -> Iterator[Hit]:
         return
     kept = memory_ledger(replace(s, gpus=fewer, tp=fewer // s.pp, ep=1)).max_sequences
     yield Hit(
-        f"{used:.0%} of the cache is used at {s.batch} sequences of {s.context_tokens:,} tokens: {fewer} devices hold "
+        f"{used:.1%} of the cache is used at {s.batch} sequences of {s.context_tokens:,} tokens: {fewer} devices hold "
         f"{kept:,} of them, {s.gpus} are taken",
         at=case.deployment.said_at("tp"),
         detail=f"TPOT {1e3 * tpot_s:.1f} ms on {fewer}, within the target",

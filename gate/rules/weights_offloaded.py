@@ -25,7 +25,8 @@ def check(case: Case) -> Iterator[Hit]:
     situation = running_of(case)
     ledger = situation.bandwidth if situation is not None else case.plan.bandwidth
     # Of a mixture only the experts that are hit are read.
-    read = min(1.0, ledger.weight_bytes_per_step_expected / (whole.weights_bytes_per_gpu * s.tp * s.pp))
+    whole_bytes = whole.weights_bytes_per_gpu * s.tp * s.pp
+    read = min(1.0, ledger.weight_bytes_per_step_expected / whole_bytes) if s.model.experts else 1.0
     link = link_bytes_per_s(s)
     least_s, floor_s = read * weights_step_s(offloaded, link), ledger.step_floor_s
     fits = whole.fits is True
