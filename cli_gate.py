@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from infopt.cli import app, emit, tell
+from infopt.cli import FAILS, GOOD, NOTHING, UNDETERMINED, WRONG_USAGE, app, emit, tell
 from infopt.cli_options import takes
 
 if TYPE_CHECKING:
     from infopt.gate.check import Gate
-    from infopt.gate.policy import Policy
+    from infopt.reports.gate_words import Strictness
 
 GATE_STATUSES = (
     "Exit status: 0 pass, 1 a finding fails it, 2 a file could not be read, 3 no deployment was found, "
@@ -28,17 +28,22 @@ class GateOptions:
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Default: infopt.yaml here, where there is one.")
     ] = None
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="HARDWARE", help="Device of every file: h100.")
-    ] = None
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="HARDWARE", help="Device of every file: h100.")] = None
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="What every file serves.")] = None
     engine_version: Annotated[
         str | None, typer.Option("--engine-version", metavar="VERSION", help="Version of the engine in every file.")
+    ] = None
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Findings of an earlier day that are accepted.")
+    ] = None
+    write_baseline: Annotated[
+        Path | None, typer.Option("--write-baseline", metavar="FILE", help="Accept today's findings: write them there.")
     ] = None
     fail_on: Annotated[Literal["error", "warning"], typer.Option("--fail-on", help="Least severity that fails.")] = (
         "error"
     )
     allow_undetermined: Annotated[bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")] = False
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Exit 0 where no deployment is found.")] = False
     json: Annotated[bool, typer.Option("--json", help="JSON, the same as --format json.")] = False
     format: Annotated[GateForm, typer.Option("--format", help="Output form.")] = "table"
 
@@ -60,32 +65,47 @@ def gate(
     infopt gate deployment.yaml --gpu h100 --json
     helm template . | infopt gate -
     """
+    from infopt.gate.baseline import write_baseline
     from infopt.gate.check import gate as checked
+    from infopt.gate.check import with_baseline
+    from infopt.gate.policy_file import find_policy
     from infopt.gate.reading import Overrides
+    from infopt.hardware.names import resolve_hardware
+    from infopt.reports.gate_words import Strictness
     from infopt.reports.render_gate import render_gate
 
-    policy = _policy(options)
+    if options.gpu is not None:
+        resolve_hardware(options.gpu)
+    policy = find_policy(options.policy)
+    strictness = Strictness(options.fail_on, options.allow_undetermined)
     overrides = Overrides(options.model, options.engine_version, options.gpu)
-    text = sys.stdin.read() if "-" in files else None
-    found = checked(files, policy, overrides, text)
+    text = _standard_input() if "-" in files else None
+    found = checked(files, policy, overrides, text, options.fail_on)
+    if options.write_baseline is not None:
+        count = write_baseline(options.write_baseline, found.findings)
+        tell([f"{count} findings are accepted in {options.write_baseline}"])
+    baseline = options.write_baseline or options.baseline
+    found = found if baseline is None else with_baseline(found, baseline)
     tell(found.errors)
-    emit(render_gate(found, options.form))
-    raise typer.Exit(gate_status(found, options.fail_on, options.allow_undetermined))
+    emit(render_gate(found, options.form, strictness))
+    raise typer.Exit(gate_status(found, strictness, options.allow_empty))
 
 
-def _policy(options: GateOptions) -> "Policy":
-    from infopt.gate.policy import Policy
+def _standard_input() -> str:
+    """What stands on standard input, a character more than is read of any file at most."""
+    from infopt.gate.reading import MOST_BYTES
 
-    return Policy(hardware=options.gpu)
+    content = getattr(sys.stdin, "buffer", sys.stdin).read(MOST_BYTES + 1)
+    return content.decode("utf-8", "surrogateescape") if isinstance(content, bytes) else str(content)
 
 
-def gate_status(found: "Gate", fail_on: str, allow_undetermined: bool) -> int:
+def gate_status(found: "Gate", strictness: "Strictness", allow_empty: bool = False) -> int:
     """1 for a failure, else 2 for an unreadable file, else 4, else 0; 3 where nothing was found."""
-    failing = ("error",) if fail_on == "error" else ("error", "warning")
-    if any(f.severity in failing and f.suppressed is None for f in found.findings):
-        return 1
+    verdict = found.verdict
+    if verdict == "fail":
+        return FAILS
     if found.errors:
-        return 2
+        return WRONG_USAGE
     if not found.checked:
-        return 3
-    return 4 if found.verdict == "undetermined" and not allow_undetermined else 0
+        return GOOD if allow_empty else NOTHING
+    return UNDETERMINED if verdict == "undetermined" and not strictness.allow_undetermined else GOOD

@@ -1,6 +1,6 @@
 """A shell text read, never run: its simple commands as words with their places, and what it assigns.
 
-Understood: quotes, `\` continuations, comments, `;`, `&&`, `||`, `|`, `&`, newlines, `NAME=value`, `NAME+=value`,
+Understood: quotes, backslash continuations, comments, `;`, `&&`, `||`, `|`, `&`, newlines, `NAME=value`, `NAME+=value`,
 `NAME=(array)` and `export`, here-documents (kept beside the command), grouping and redirections (dropped). Variables
 are replaced by `environment.expanded` from what the file itself says; command substitution, globs and arithmetic stay
 as they are, and what is not known stays visible as `$NAME`. Every step moves forward: any text is read in one pass.
