@@ -13,6 +13,7 @@ from infopt.gate.baseline import read_baseline, without_known
 from infopt.gate.case import Case, case_of
 from infopt.gate.deployment import Severity
 from infopt.gate.finding import Finding, Hit, Rule
+from infopt.gate.found import UNKNOWN
 from infopt.gate.limits import within
 from infopt.gate.outside import Tree
 from infopt.gate.policy import Policy
@@ -94,6 +95,7 @@ def gate(
         for one in found:
             kept = suppressed(one.findings, inside, policy, today, used)
             checked.append(replace(one, findings=tuple(kept), failing=FAILING[fail_on]))
+        notes += read.notes
         notes += of_comments(read.file, inside, used, tuple(by_id()))
     names = [(one.case.deployment.file, one.case.deployment.found.name) for one in checked]
     notes += of_policy(policy, used, today, names)
@@ -138,7 +140,7 @@ def check(case: Case) -> Checked:
 
 def _hits(rule: Rule, case: Case) -> Iterator[Hit]:
     said = case.policy.rules.get(rule.id)
-    if said is not None and said.severity == "off":
+    if (said is not None and said.severity == "off") or case.deployment.engine == UNKNOWN:
         return
     yield from rule.check(case)
 

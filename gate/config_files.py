@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,10 +18,12 @@ from infopt.gate.arguments import Parsed, parse, parse_keys, settings_of, tabled
 from infopt.gate.deployment import Setting, Unknown
 from infopt.gate.found import Argument, Found
 from infopt.gate.nodes import Node, Text, documents, get, inside, mapping, text
+from infopt.gate.outside import Outside
 from infopt.gate.shell import commands
 from infopt.profiles.flag_tables import lookup
 
 MOST_BYTES = 1_000_000
+MOST_VALUES = 10_000
 ENDINGS = frozenset({".yaml", ".yml", ".json"})
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 # As YAML 1.1 reads a plain scalar.
@@ -56,13 +59,14 @@ def parse_with_file(
         return line, ()
     try:
         config = config_file(found, setting, outside, file)
+        if config is None:
+            where = "a ConfigMap of these files, or the file beside them"
+            return line, (Unknown("options file", f"{setting.value}: {where}"),)
+        if file_wins(engine):
+            return merged(line, parse_keys(engine, version, placed(config))), ()
+        return parse(engine, version, [*option_arguments(engine, version, config), *arguments]), ()
     except InfoptError as error:
         return line, (Unknown("options file", str(error)),)
-    if config is None:
-        return line, (Unknown("options file", f"{setting.value}: a ConfigMap of these files, or the file beside them"),)
-    if file_wins(engine):
-        return merged(line, parse_keys(engine, version, placed(config))), ()
-    return parse(engine, version, [*option_arguments(engine, version, config), *arguments]), ()
 
 
 def config_file(found: Found, setting: Setting, outside: Mapping[str, Text], file: str) -> ConfigFile | None:
@@ -70,14 +74,13 @@ def config_file(found: Found, setting: Setting, outside: Mapping[str, Text], fil
     assert setting.argument is not None
     path = str(setting.value)
     shown = replace(setting.argument, text=path)
-    of_map = _in_maps(path, found.mounts, outside)
-    if of_map is not None:
-        name, content = of_map
-        return ConfigFile(_first(inside(content, name)), name, None)
+    if (of_map := _in_maps(path, found.mounts, outside)) is not None:
+        return ConfigFile(_first(inside(of_map[1], of_map[0])), of_map[0], None)
     for body in _written(found, path):
         return ConfigFile(_first(documents(body, path)), path, shown)
-    beside = _beside(file, path)
-    if beside is not None:
+    if (of_map := _in_maps(path, found.mounts, maps_of_tree(outside))) is not None:
+        return ConfigFile(_first(documents(str(of_map[1]), of_map[0])), of_map[0], shown)
+    if (beside := _beside(file, path)) is not None:
         return ConfigFile(_first(documents(beside, path)), PurePosixPath(path).name, shown)
     return None
 
@@ -111,28 +114,45 @@ def _words(engine: str, version: str | None, flag: str, value: Node) -> Iterator
             yield flag
         elif said in FALSE:
             negated = f"--no-{flag.removeprefix('--')}"
-            if engine in tabled() and lookup(engine, version, negated).status == "known":
+            if engine in tabled() and _has(engine, version, negated):
                 yield negated
         else:
             yield f"{flag}={value}"
     elif isinstance(value, list):
-        yield flag
-        yield from (str(one) if isinstance(one, Text) else json.dumps(plain_value(one)) for one in value)
+        # One word, so that what follows on the command line is not taken for more of the list.
+        listed = (str(one) if isinstance(one, Text) else json.dumps(plain_value(one)) for one in value)
+        yield f"{flag}={' '.join(listed)}"
     else:
         yield f"{flag}={json.dumps(plain_value(value))}"
+
+
+def _has(engine: str, version: str | None, flag: str) -> bool:
+    """Whether a version has the --no- form of an option; without a version, whether the newest has."""
+    answer = lookup(engine, version, flag)
+    answers = [answer, *(other for _, other in answer.around[-1:] if version is None)]
+    # An abbreviation is no option of its own.
+    return any(one.flag is not None and flag.replace("_", "-") in one.flag.negations for one in answers)
 
 
 def plain_value(node: Node) -> Any:
     """A node as plain data: numbers, switches and nothing as YAML reads them where they are not in quotes.
 
+    Errors: InfoptError for more values than an option has (aliases of aliases).
+
     >>> from infopt.gate.nodes import at
     >>> plain_value({"a": at("1", 1, 1), "b": [at("true", 1, 1), at("1", 1, 1, "'")]})
     {'a': 1, 'b': [True, '1']}
     """
+    return _plain(node, iter(range(MOST_VALUES)))
+
+
+def _plain(node: Node, left: Iterator[int]) -> Any:
+    if next(left, None) is None:
+        raise InfoptError(f"an option of more than {MOST_VALUES:,} values")
     if isinstance(node, dict):
-        return {str(key): plain_value(value) for key, value in node.items()}
+        return {str(key): _plain(value, left) for key, value in node.items()}
     if isinstance(node, list):
-        return [plain_value(value) for value in node]
+        return [_plain(value, left) for value in node]
     if not isinstance(node, Text):
         return None
     lowered = node.lower()
@@ -141,14 +161,21 @@ def plain_value(node: Node) -> Any:
     return lowered in TRUE if lowered in TRUE | FALSE else json.loads(node)
 
 
-def keys_of(document: Node, path: str, prefix: str = "") -> Iterator[tuple[str, Argument]]:
-    """Every scalar of a file of options by its dotted key."""
-    for key, value in mapping(document).items():
-        if isinstance(value, Text):
-            line, column = value.within(0)
-            yield f"{prefix}{key}", Argument(str(value), line, column, f"{path}: {prefix}{key}")
-        elif isinstance(value, dict):
-            yield from keys_of(value, path, f"{prefix}{key}.")
+def keys_of(document: Node, path: str) -> Iterator[tuple[str, Argument]]:
+    """Every scalar of a file of options by its dotted key; of a hostile file, the first of them."""
+    stack: list[tuple[str, Node]] = [("", document)]
+    for _ in range(MOST_VALUES):
+        if not stack:
+            return
+        key, node = stack.pop()
+        if isinstance(node, Text):
+            line, column = node.within(0)
+            yield key, Argument(str(node), line, column, f"{path}: {key}")
+        elif isinstance(node, dict):
+            inner = [
+                (f"{key}.{name}" if key else str(name), value) for name, value in islice(node.items(), MOST_VALUES)
+            ]
+            stack.extend(reversed(inner))
 
 
 def file_wins(engine: str) -> bool:
@@ -167,6 +194,17 @@ def placed(config: ConfigFile) -> Iterator[tuple[str, Argument]]:
     for key, argument in keys_of(config.document, config.name):
         at = config.place
         yield key, argument if at is None else replace(argument, line=at.line, column=at.column)
+
+
+def maps_of_tree(outside: Mapping[str, Text]) -> dict[str, Text]:
+    """Texts of the ConfigMaps of the files that are checked together."""
+    found: dict[str, Text] = {}
+    for node in outside.objects("ConfigMap") if isinstance(outside, Outside) else ():
+        name = text(get(node, "metadata.name"))
+        found |= {
+            f"{name}/{key}": value for key, value in mapping(get(node, "data")).items() if isinstance(value, Text)
+        }
+    return found
 
 
 def _first(nodes: Iterator[Node] | list[Node]) -> Node:

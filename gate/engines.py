@@ -153,6 +153,12 @@ def call(found: Found) -> Call | None:
     return Call(named, "", tuple(_in_place(argument, variables) for argument in _own(found.arguments)))
 
 
+@cache
+def _hints() -> re.Pattern[str]:
+    """Any hint of any engine, anywhere in a text."""
+    return re.compile("|".join(hint.lstrip("^") for engine in engines().values() for hint in engine.hints))
+
+
 def _own(arguments: Sequence[Argument]) -> Sequence[Argument]:
     """What an image's own program is given: all words, or those after the `--` of another program."""
     ends = [position for position, argument in enumerate(arguments) if argument.text == "--"]
@@ -166,7 +172,9 @@ def _only_options(arguments: Sequence[Argument]) -> bool:
 
 def _hinted(arguments: Sequence[Argument], variables: Mapping[str, str]) -> Call | None:
     """A server of somebody's own that splits a model over devices and names an engine's parts in its options."""
-    script = _script(arguments) if arguments else None
+    if not any(_hints().search(argument.text) for argument in arguments):
+        return None
+    script = _script(arguments)
     lines = [line.words for line in lines_of(script, variables)] if script is not None else [tuple(arguments)]
     for words in lines:
         options = tuple(dropwhile(lambda word: not word.text.startswith("-"), words))

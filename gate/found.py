@@ -10,7 +10,6 @@ from dataclasses import field
 from infopt.frozen import dataclass
 from infopt.gate.nodes import Text
 
-
 # The engine of a deployment whose engine another file must say: nothing of it is judged.
 UNKNOWN = "unknown"
 

@@ -71,6 +71,11 @@ def placed_at(node: Node, place: Text, done: dict[int, Node] | None = None) -> N
     return done[id(node)]
 
 
+def shown_path(outside: Mapping[str, Text], otherwise: str) -> str:
+    """The file a document stands in, for an error inside it; `otherwise` where that is not known."""
+    return outside.path if isinstance(outside, Outside) and outside.path else otherwise
+
+
 def objects_of(nodes: Sequence[Node] | Iterator[Node], kind: str) -> Iterator[Node]:
     """The objects of a kind among documents and in their lists."""
     return (one for node in nodes for one in unlisted(node) if get(one, "kind") == kind)

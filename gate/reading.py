@@ -3,35 +3,86 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
+from infopt.gate import nim
 from infopt.gate.addresses import is_place, model_name
 from infopt.gate.arguments import of_variables
 from infopt.gate.config_files import parse_with_file
 from infopt.gate.deployment import Deployment, Setting, Unknown
 from infopt.gate.engines import Call, call, version_of_image
+from infopt.gate.finding import Finding
 from infopt.gate.found import Found
+from infopt.gate.kinds import found_in_text, is_text, is_tree, wanted
 from infopt.gate.nodes import Node, Text, documents, get, mapping, text
 from infopt.gate.outside import Outside, Tree, unlisted
 from infopt.gate.policy import Policy
-from infopt.gate.readers import kubernetes
+from infopt.gate.programs import notes
+from infopt.gate.readers import (
+    bentoml,
+    compose,
+    dstack,
+    dynamo,
+    engine_options,
+    kaito,
+    kserve,
+    kubeai,
+    kubernetes,
+    llm_inference,
+    modelservice,
+    ome,
+    production_stack,
+    ray,
+    ray_serve,
+    scenario,
+    skypilot,
+    storm,
+    trtllm_options,
+    vllm_chart,
+    vllm_recipe,
+)
+from infopt.gate.readers import nim as nim_forms
+from infopt.gate.secrets import Secrets, without_secrets
 from infopt.gate.templates import template_error, unparsed_template
 
 MOST_BYTES = 10_000_000
-ENDINGS = frozenset({".yaml", ".yml", ".json"})
-READERS = (kubernetes,)
+READERS = (
+    kubernetes,
+    production_stack,
+    modelservice,
+    scenario,
+    kubeai,
+    nim_forms,
+    vllm_chart,
+    kserve,
+    llm_inference,
+    storm,
+    ray,
+    ray_serve,
+    dynamo,
+    ome,
+    kaito,
+    trtllm_options,
+    compose,
+    skypilot,
+    dstack,
+    bentoml,
+    vllm_recipe,
+    engine_options,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a file held: deployments, or why it could not be read."""
+    """What a file held: deployments, or why it could not be read; in `text` its secrets are struck out."""
 
     file: str
     text: str
     deployments: tuple[Deployment, ...]
     error: str = ""
+    secrets: Secrets = Secrets()
+    notes: tuple[Finding, ...] = ()
 
 
 def files_of(paths: Sequence[str]) -> Iterator[str]:
@@ -43,24 +94,32 @@ def files_of(paths: Sequence[str]) -> Iterator[str]:
         for folder, folders, names in os.walk(path, followlinks=False):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
             for name in sorted(names):
-                if Path(name).suffix.lower() in ENDINGS:
+                if wanted(name):
                     yield os.path.join(folder, name)
 
 
 def text_of(path: str, standard_input: str | None = None) -> str:
     """The text of a file; InfoptError for what is too large, binary or unreadable."""
     if path == "-":
-        return standard_input or ""
+        return _decoded((standard_input or "").encode("utf-8", "surrogateescape"), "standard input")
     try:
         status = os.stat(path)
         if not os.path.isfile(path):
             raise InfoptError(f"{path}: is no file")
         if status.st_size > MOST_BYTES:
             raise InfoptError(f"{path}: {status.st_size:,} bytes is more than the {MOST_BYTES:,} that are read")
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise InfoptError(f"{path}: cannot be read: {(error.strerror or 'unreadable').lower()}") from error
-    if b"\0" in content[:8192]:
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "unreadable"
+        raise InfoptError(f"{path}: cannot be read: {why.lower()}") from error
+    return _decoded(content, path)
+
+
+def _decoded(content: bytes, path: str) -> str:
+    if len(content) > MOST_BYTES:
+        raise InfoptError(f"{path}: more than the {MOST_BYTES:,} bytes that are read")
+    if b"\0" in content:
         raise InfoptError(f"{path}: is binary, not text")
     try:
         return content.decode("utf-8-sig")
@@ -84,15 +143,37 @@ def read_file(
     except InfoptError as error:
         return Read(path, "", (), str(error))
     try:
-        nodes = [one for node in documents(content, path) for one in unlisted(node)]
-        refused = {id(node): error for node in nodes if (error := template_error(node, path))}
-        outside = Outside(config_maps(nodes), nodes, tree)
-        found = [one for node in nodes if id(node) not in refused for one in found_in(node, outside)]
+        nodes, refused, outside, found = _content(path, content, tree)
     except InfoptError as error:
-        return Read(path, content, (), unparsed_template(content, path) or str(error))
+        shown, secrets = without_secrets(content)
+        return Read(path, shown, (), secrets.said(unparsed_template(content, path) or str(error)), secrets)
     overrides, policy = overrides or Overrides(), policy or Policy()
     made = (deployment(path, one, given(policy, overrides, path, one.name), outside) for one in found)
-    return Read(path, content, tuple(one for one in made if one is not None), next(iter(refused.values()), ""))
+    shown, secrets = without_secrets(content, nodes)
+    why = secrets.said(next(iter(refused.values()), ""))
+    deployments = tuple(one for one in made if one is not None)
+    said = tuple(secrets.of_finding(note) for note in notes(path, nodes, bool(deployments)))
+    return Read(path, shown, deployments, why, secrets, said)
+
+
+def _content(path: str, content: str, tree: Tree | None) -> tuple[list[Node], dict[int, str], Outside, list[Found]]:
+    """Documents of a file, which of them are templates, what is around them, and the servers found."""
+    if is_text(path):
+        return [], {}, Outside({}, (), tree, path), found_in_text(path, content)
+    try:
+        nodes = [one for node in documents(content, path) for one in unlisted(node)]
+    except InfoptError:
+        found = [] if is_tree(path) else found_in_text(path, content)
+        if is_tree(path) or (path == "-" and not found):
+            raise
+        return [], {}, Outside({}, (), tree, path), found
+    refused = {id(node): why for node in nodes if (why := template_error(node, path))}
+    outside = Outside(config_maps(nodes), nodes, tree, path)
+    found = [one for node in nodes if id(node) not in refused for one in found_in(node, outside)]
+    known = bool(found or refused) or any(reader.recognises(node) for node in nodes for reader in READERS)
+    if not known and not is_tree(path):
+        found = found_in_text(path, content)
+    return nodes, refused, outside, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +225,17 @@ def deployment(path: str, found: Found, facts: Given, outside: Mapping[str, Text
         started = Call(found.engine, "", found.arguments) if started is None else replace(started, engine=found.engine)
     if started is None:
         return None
+    if started.assumed:
+        found = replace(found, assumed=(*found.assumed, started.assumed))
+    if started.engine == "nim":
+        found = nim.completed(found)
     version, said = _version(found, facts)
     arguments = [*of_variables(started.engine, found.environment), *found.added, *started.arguments]
     parsed, elsewhere = parse_with_file(started.engine, version, found, arguments, outside, path)
-    unknown = [Unknown(fact, where) for fact, where in found.missing if _matters(fact, parsed.settings)]
+    model = _model(found, parsed.settings, facts)
+    unknown = [Unknown(fact, where) for fact, where in found.missing if _matters(fact, parsed.settings, model)]
     unknown += elsewhere
-    if version is None:
+    if version is None and all(one.fact != "engine version" for one in unknown):
         unknown.append(Unknown("engine version", "an image tag with a version, or --engine-version"))
     return Deployment(
         file=path,
@@ -157,7 +243,7 @@ def deployment(path: str, found: Found, facts: Given, outside: Mapping[str, Text
         engine=started.engine,
         version=version,
         version_said=said,
-        model=_model(found, parsed.settings, facts),
+        model=model,
         settings=parsed.settings,
         problems=parsed.problems,
         unknown=tuple(unknown),
@@ -179,7 +265,7 @@ def _model(found: Found, settings: Mapping[str, Setting], facts: Given) -> str |
     if "model" in facts:
         return facts["model"][0]
     of_form = model_name(found.model) if found.model is not None else None
-    setting = settings.get("model")
+    setting = settings.get("model") or settings.get("model_file")
     if setting is not None:
         of_line = model_name(str(setting.value))
         # A folder on the command line holds what the form's own key names.
@@ -187,6 +273,6 @@ def _model(found: Found, settings: Mapping[str, Setting], facts: Given) -> str |
     return of_form
 
 
-def _matters(fact: str, settings: Mapping[str, Setting]) -> bool:
-    """Secrets and pod fields are elsewhere in every deployment: they are no unknown."""
-    return not fact.startswith("variable ") and fact not in settings
+def _matters(fact: str, settings: Mapping[str, Setting], model: str | None) -> bool:
+    """Secrets and pod fields are elsewhere in every deployment: they are no unknown; nor is a model that is known."""
+    return not fact.startswith("variable ") and fact not in settings and (fact != "model" or model is None)

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
-from infopt.gate.config_files import arguments_of
+from infopt.gate.config_files import arguments_of, maps_of_tree
 from infopt.gate.engines import DATA
 from infopt.gate.found import Argument, Found, Hardware, argument_of
 from infopt.gate.nodes import Node, Text, at, get, inside, integer, text
+from infopt.gate.outside import shown_path
 from infopt.gate.readers.kubernetes import found
 from infopt.gate.readers.pods import containers, items_of, line_of
 from infopt.gate.readers.storm import role_of
@@ -144,9 +145,13 @@ def _options(config: Text | None, outside: Mapping[str, Text]) -> tuple[list[Arg
     """Options under `vllm:` of the ConfigMap that is named."""
     if config is None:
         return [], ()
-    content = outside.get(f"{config}/{FILE}")
-    if content is None:
+    key = f"{config}/{FILE}"
+    content = outside.get(key)
+    elsewhere = maps_of_tree(outside).get(key) if content is None else None
+    said = content if content is not None else elsewhere
+    if said is None:
         return [], ((f"ConfigMap {config}", f"its {FILE} is not among these files"),)
-    documents = inside(content, f"ConfigMap {config}/{FILE}")
-    options = get(documents[0], "vllm") if documents else None
-    return arguments_of("vllm", None, options, f"ConfigMap {config}"), ()
+    read = inside(said, f"ConfigMap {key}" if elsewhere else shown_path(outside, f"ConfigMap {key}"))
+    found = arguments_of("vllm", None, get(read[0], "vllm") if read else None, f"ConfigMap {config}")
+    # Lines of another file are not shown: the reference stands for them.
+    return [replace(one, line=config.line, column=config.column) for one in found] if elsewhere else found, ()

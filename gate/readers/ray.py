@@ -1,10 +1,11 @@
-"""RayService, RayCluster, RayJob of KubeRay, RayClusterFleet of AIBrix: an engine that the head starts, or Ray Serve."""
+"""RayService, RayCluster, RayJob of KubeRay; RayClusterFleet of AIBrix: an engine the head starts, or Ray Serve."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from infopt.gate.found import Argument, Found
 from infopt.gate.nodes import Node, Text, get, inside, integer, text
+from infopt.gate.outside import shown_path
 from infopt.gate.readers.kubernetes import found
 from infopt.gate.readers.pods import line_of
 from infopt.gate.readers.ray_clusters import Cluster, cluster_of, whole
@@ -38,7 +39,7 @@ def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
     yield from _started(document, name, kind, cluster, 1 if copies is None else copies)
     config = text(get(document, "spec.serveConfigV2"))
     if config is not None:
-        for node in inside(config, f"{name}: serveConfigV2"):
+        for node in inside(config, shown_path(outside, f"{name}: serveConfigV2")):
             yield from applications(node, name, cluster, outside)
 
 

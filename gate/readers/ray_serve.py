@@ -63,16 +63,15 @@ def application(app: Node, name: str, path: str, cluster: Cluster, outside: Mapp
     own = {
         str(key): value for key, value in mapping(get(app, "runtime_env.env_vars")).items() if isinstance(value, Text)
     }
-    environment = {**cluster.environment, **own}
+    given = {str(key).upper(): value for key, value in mapping(get(app, "args")).items() if isinstance(value, Text)}
+    environment = {**cluster.environment, **own, **given}
     program = _program(text(get(app, "import_path")), outside)
     call = engine_call(program, environment) if program is not None else None
     engine, version = engine_of(app, cluster)
-    if call is not None:
-        engine, added, assumed = call.engine, call.arguments, ()
-    elif engine:
-        added, assumed = tuple(by_name(engine, environment)), (BY_NAME,)
-    else:
+    if call is None and not engine:
         return None
+    engine = call.engine if call is not None else engine
+    added = call.arguments if call is not None else tuple(by_name(engine, environment))
     most, replicas = _replicas(items_of(get(app, "deployments")))
     asked = max((_devices(one) or 0 for one in items_of(get(app, "deployments"))), default=0)
     return Found(
@@ -85,7 +84,7 @@ def application(app: Node, name: str, path: str, cluster: Cluster, outside: Mapp
         added=added,
         hardware=hardware_of(cluster, max(_ranks(added), asked), most, replicas),
         host=host_of(cluster),
-        assumed=assumed,
+        assumed=() if call is not None or not added else (BY_NAME,),
     )
 
 
@@ -95,7 +94,8 @@ def llm(config: Node, name: str, cluster: Cluster, app: Node = None) -> Found:
     source = text(get(loading, "model_source")) or text(get(loading, "model_source.bucket_uri"))
     model = source or text(get(loading, "model_id"))
     stated = (text(get(config, "llm_engine")) or "vLLM").lower()
-    options = arguments_of(stated, None, get(config, "engine_kwargs"), "engine_kwargs")
+    version = engine_of(app, cluster)[1]
+    options = arguments_of(stated, version and str(version), get(config, "engine_kwargs"), "engine_kwargs")
     added = [argument_of("--model", model, "model_loading_config")] if model is not None else []
     kind = text(get(config, "accelerator_type"))
     most, replicas = _replicas([get(config, "deployment_config")])
@@ -107,7 +107,7 @@ def llm(config: Node, name: str, cluster: Cluster, app: Node = None) -> Found:
         line=line_of(config),
         image=cluster.image,
         engine=stated if settings_of(stated) is not None else "",
-        version=engine_of(app, cluster)[1],
+        version=version,
         added=(*added, *options),
         hardware=hardware_of(cluster, wanted, most, replicas, (("accelerator_type", kind),) if kind else ()),
         host=host_of(cluster),
@@ -153,7 +153,7 @@ def _variables() -> dict[str, str]:
 
 
 def _program(import_path: Text | None, outside: Mapping[str, Text]) -> Text | None:
-    """The program an application is imported from, where a ConfigMap holds it."""
+    """The program an application is imported from, where a ConfigMap of the file holds it."""
     if import_path is None:
         return None
     file = f"{import_path.partition(':')[0].rpartition('.')[2]}.py"
