@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from infopt.ledgers.scenario import Scenario
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions
 from infopt.records import Record, read_yaml, validate_record
 
 _FILE = Path(__file__).resolve().parent / "data" / "kv_kernels.yaml"
@@ -37,13 +37,12 @@ class Row(Record):
 
     def holds(self, s: Scenario) -> bool:
         """Whether engine, version and device are those of the row."""
-        version, device = version_key(s.engine_version), s.accelerator
+        device = s.accelerator
         capability = device.cuda_capability
         low, high = self.capability_from, self.capability_below
         return (
             s.engine.engine in self.engines
-            and (self.since is None or version >= version_key(self.since))
-            and (self.until is None or version < version_key(self.until))
+            and in_versions(s.engine_version, self.since, self.until)
             and (low is None or (capability is not None and capability >= low))
             and (high is None or (capability is not None and capability < high))
             and (not self.processor or device.processor)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from infopt.boundaries.continuous_batching import occupancy
+from infopt.boundaries.situation import Situation
 from infopt.gate.case import Case
 from infopt.gate.deployment import Confidence, Severity
 from infopt.gate.finding import Hit, Rule
-from infopt.gate.situations import lengths_known, situation_of
+from infopt.gate.situations import lengths_known, load_known, situation_of
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -16,11 +18,11 @@ def check(case: Case) -> Iterator[Hit]:
     s, held = situation.scenario, situation.memory.max_sequences
     if held < 1 or s.engine.windows == "cells" or limit < case.parameter(RULE.id, "times") * held:
         return
-    if case.policy.workload.concurrency is not None and s.batch_per_replica <= held:
-        return  # it is never reached
+    if load_known(case) and not _reached(situation):
+        return
     severity: Severity
     confidence: Confidence
-    if case.policy.workload.concurrency is None and case.policy.workload.rate_per_s is None:
+    if not load_known(case):
         confidence, severity = "possible", "note"
     else:
         confidence, severity = "likely", "warning"
@@ -32,6 +34,15 @@ def check(case: Case) -> Iterator[Hit]:
         severity=severity,
         confidence=confidence,
     )
+
+
+def _reached(situation: Situation) -> bool:
+    """Whether the load fills memory: more sequences than it holds, or a rate that only memory bounds."""
+    s = situation.scenario
+    if situation.load.traffic.rate_per_s is None or s.batch_per_replica > situation.memory.max_sequences:
+        return s.batch_per_replica > situation.memory.max_sequences
+    here = occupancy(situation.changed(batch=s.dp), situation.steps)
+    return here.saturated and here.capped_by == "cache"
 
 
 RULE = Rule(

@@ -38,17 +38,19 @@ def check(case: Case) -> Iterator[Hit]:
         f"time) and {format_seconds(step_s)} of each step{holds}",
         at=case.deployment.said_at("tp"),
         detail=f"{present(situation).name} of {s.accelerator.name or s.accelerator.id}, "
-        f"{wires.inside.bytes_per_s / 1e9:.0f} GB/s each way by its slot",
+        f"{wires.inside.bytes_per_s / 1e9:.0f} GB/s each way by its slot, unless a bridge joins them",
         remedy=better,
         severity="warning" if better or alone else "note",
-        confidence="likely",
+        confidence="possible",
     )
 
 
 def _better(situation: Situation) -> str:
-    """Another placement of the same devices that is sure to give more."""
+    """A narrower placement of the same devices that is sure to give more."""
     choice = choose(situation)
     if choice.verdict != "use" or choice.best is None or choice.gain is None:
+        return ""
+    if choice.best.scenario.tp >= situation.scenario.tp:
         return ""
     return f"{choice.best.name}: {choice.gain.value:.2f}x in {choice.gain.metric} at batch {situation.scenario.batch}"
 
