@@ -6,6 +6,7 @@ argument of the same name that `.bind(...)` gives; every other keyword is left o
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from infopt.frozen import dataclass
@@ -65,8 +66,11 @@ def is_program(name: str, content: Text) -> bool:
 
 
 def _tree(program: Text) -> ast.Module | None:
-    if len(program) > MOST_CHARACTERS:
-        return None
+    return None if len(program) > MOST_CHARACTERS else _parsed(str(program))
+
+
+@lru_cache(maxsize=8)
+def _parsed(program: str) -> ast.Module | None:
     try:
         return ast.parse(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

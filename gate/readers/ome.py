@@ -20,7 +20,7 @@ PLACE = "MODEL_PATH"
 
 def recognises(document: Node) -> bool:
     """Whether the object is a runtime of OME (KServe's have the same kinds in another group)."""
-    return str(get(document, "apiVersion")).startswith(GROUP) and get(document, "kind") in KINDS
+    return str(get(document, "apiVersion")).startswith(GROUP) and str(get(document, "kind")) in KINDS
 
 
 def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:

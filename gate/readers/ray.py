@@ -26,7 +26,7 @@ COPIED = frozenset({"RayClusterFleet", "RayClusterReplicaSet"})
 
 def recognises(document: Node) -> bool:
     """Whether the object holds a Ray cluster."""
-    return str(get(document, "apiVersion")).startswith(GROUPS) and get(document, "kind") in CLUSTERS
+    return str(get(document, "apiVersion")).startswith(GROUPS) and str(get(document, "kind")) in CLUSTERS
 
 
 def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:

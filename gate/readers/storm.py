@@ -15,7 +15,7 @@ SPLIT = ("prefill", "decode")
 
 def recognises(document: Node) -> bool:
     """Whether the object is one of AIBrix's that hold roles."""
-    return str(get(document, "apiVersion")).startswith(GROUP) and get(document, "kind") in ROLES
+    return str(get(document, "apiVersion")).startswith(GROUP) and str(get(document, "kind")) in ROLES
 
 
 def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
