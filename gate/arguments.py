@@ -24,6 +24,7 @@ from infopt.records import Record, read_yaml, validate_record
 
 Reading = Literal["count", "tokens", "share", "gib", "text", "switch", "json"]
 NEGATIVE = re.compile(r"-\d")
+STATES = frozenset({"on", "off", "auto"})
 TRUE, FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 
 
@@ -178,7 +179,9 @@ class _Reader:
             return answer.value, argument, 0
         plain = rest[0] if rest and (not rest[0].text.startswith("-") or NEGATIVE.match(rest[0].text)) else None
         if flag.kind == "switch" or answer.negated:
-            return "", argument, 0
+            # Versions differ: what stands there tells how this one reads it.
+            valued = "kind" in answer.uncertain and plain is not None and plain.text.lower() in STATES
+            return (plain.text, plain, 1) if valued and plain is not None else ("", argument, 0)
         if flag.kind == "boolean":
             taken = plain is not None and plain.text.lower() in TRUE | FALSE
             return (plain.text, plain, 1) if taken and plain is not None else ("", argument, 0)
@@ -252,6 +255,9 @@ def of_variables(engine: str, environment: Mapping[str, Any]) -> Iterator[Argume
     known = settings_of(engine)
     for name, value in environment.items():
         flag = known.variables.get(name) if known is not None else None
-        flag = flag or _twins(engine).get(name)
+        twin = _twins(engine).get(name) if flag is None else None
+        if twin is not None:
+            # This parser takes no `=`.
+            yield from (Argument(word, value.line, value.column, f"env {name}") for word in (twin, str(value)))
         if flag is not None:
             yield Argument(f"{flag}={value}", value.line, value.column, f"env {name}")

@@ -17,6 +17,9 @@ from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.terms import Term
 from infopt.profiles.geometry import FeedForward, LayerRun
 
+# vLLM's first engine core turned chunked prefill on by itself above this length limit (engine/arg_utils.py 0.5 to 0.7).
+CHUNKS_ABOVE_TOKENS = 32_768
+
 
 def logits_bytes(s: Scenario) -> Any:
     """One float32 row of logits for each warm-up sequence."""
@@ -25,9 +28,9 @@ def logits_bytes(s: Scenario) -> Any:
 
 
 def profile_tokens(s: Scenario) -> Any:
-    """Tokens of the warm-up pass."""
+    """Tokens of the warm-up pass; engines that run whole prompts cut them above `CHUNKS_ABOVE_TOKENS`."""
     if s.engine.unchunked_profile:
-        return larger(s.max_num_batched_tokens, s.context_tokens)
+        return larger(s.max_num_batched_tokens, s.context_tokens * (s.context_tokens <= CHUNKS_ABOVE_TOKENS))
     return s.max_num_batched_tokens
 
 

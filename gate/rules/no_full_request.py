@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
-from infopt.gate.placing import spills
+from infopt.gate.placing import SHORTENS, spills
 from infopt.gate.stages import stage_said
 from infopt.units import format_gib
 
@@ -20,6 +20,7 @@ def check(case: Case) -> Iterator[Hit]:
     requests = "one request" if count == 1 else f"{count} requests"
     each = f", {format_gib(one)} each" if count > 1 else ""
     token = one / s.context_tokens
+    starts = case.deployment.engine in SHORTENS
     share = f"utilization {s.utilization:g}" if s.engine.budget == "share_of_total" else f"share {s.utilization:g}"
     yield Hit(
         f"{requests} of {s.context_tokens:,} tokens{each} needs {format_gib(count * one)} of cache on each device, "
@@ -33,6 +34,7 @@ def check(case: Case) -> Iterator[Hit]:
                     f"{share} of {format_gib(memory.capacity_bytes_per_gpu)}, weights "
                     f"{format_gib(memory.weights_bytes_per_gpu)}",
                     stage_said(plan),
+                    f"{case.deployment.engine} starts all the same and fails such requests" if starts else "",
                 ),
             )
         ),

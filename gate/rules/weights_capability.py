@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from infopt.boundaries.weight_kernels import kernels, storage_only
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.profiles.engines import in_versions
 
 FOUR_BIT_FLOATS = frozenset({"nvfp4", "mxfp4"})
 
@@ -17,7 +18,7 @@ def check(case: Case) -> Iterator[Hit]:
     name, engine, device = s.weight_format, case.deployment.engine, s.accelerator
     capability, at = device.cuda_capability, case.deployment.said_at("quantization") or case.deployment.said_at("model")
     rows = [row for row in kernels().runs if engine in row.engines and name in row.formats]
-    own = [row for row in rows if row.in_version(s.engine_version) and device.vendor in row.vendors]
+    own = [row for row in rows if in_versions(s.engine_version, row.since, row.until) and device.vendor in row.vendors]
     named = device.name or device.id
     if rows and not own and device.vendor in kernels().vendors_read:
         yield Hit(f"{engine} {s.engine_version} has no kernels for {name} weights on {named}", at=at)
