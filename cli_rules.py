@@ -22,8 +22,7 @@ def rules(
     infopt rules does-not-fit
     infopt rules --json
     """
-    from infopt.gate.rules.registry import rule
-    from infopt.gate.rules.registry import rules as all_rules
+    from infopt.gate.rules.registry import catalogue, rule
     from infopt.reports.rules_report import render_rules
 
-    emit(render_rules(all_rules() if id is None else (rule(id),), "json" if json else format, id is not None))
+    emit(render_rules(catalogue() if id is None else (rule(id),), "json" if json else format, id is not None))

@@ -29,20 +29,24 @@ BEFORE_PLACE = 20
 
 def page(found: Gate) -> str:
     """One block a deployment, findings that belong to none, then the sum."""
-    return _Page(found).text()
+    return _Page(found, terminal_width(), coloured()).text()
+
+
+def finding_text(found: Gate, finding: Finding, width: int = 80) -> str:
+    """One finding as the page has it, without colours."""
+    return "\n".join(_Page(found, width, False).finding(finding))
 
 
 class _Page:
-    def __init__(self, found: Gate) -> None:
-        self.found = found
-        self.width, self.colour = terminal_width(), coloured()
+    def __init__(self, found: Gate, width: int, colour: bool) -> None:
+        self.found, self.width, self.colour = found, width, colour
         named = {finding.file for finding in found.findings}
         self.sources = {read.file: read.text.split("\n") for read in found.reads if read.file in named}
 
     def text(self) -> str:
         lines = [line for one in self.found.checked for line in self._block(one)]
         notes = ordered(self.found.notes)
-        lines += [line for finding in notes for line in self._finding(finding)] + ([""] if notes else [])
+        lines += [line for finding in notes for line in self.finding(finding)] + ([""] if notes else [])
         text = "\n".join([*lines, *self._sum()])
         return text.encode("ascii", "replace").decode("ascii") if plain_characters() else text
 
@@ -58,10 +62,11 @@ class _Page:
         for text in one.case.assumed:
             yield from self._wrapped(f"assumed: {clean(text)}", INDENT)
         for finding in ordered(one.findings):
-            yield from self._finding(finding)
+            yield from self.finding(finding)
         yield ""
 
-    def _finding(self, finding: Finding) -> Iterator[str]:
+    def finding(self, finding: Finding) -> Iterator[str]:
+        """Place, message, the offending line, arithmetic and remedy."""
         mark = f"{finding.severity}[{finding.rule}]"
         message, *others = lines_of(finding)
         place = f"{clean(finding.file)}:{finding.line}:{finding.column}:"

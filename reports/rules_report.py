@@ -48,7 +48,9 @@ def _list_lines(rules: Sequence[Rule]) -> Iterator[str]:
     for rule in rules:
         head = f"{rule.id:<{longest}}  {rule.severity:<7}  "
         if len(head) + 24 <= width:
-            yield from textwrap.wrap(head + rule.summary, width, subsequent_indent=" " * len(head))
+            yield from textwrap.wrap(
+                head + rule.summary, width, subsequent_indent=" " * len(head), break_on_hyphens=False
+            )
         else:
             yield f"{rule.id} ({rule.severity})"
             yield from textwrap.wrap(rule.summary, width, initial_indent="  ", subsequent_indent="  ")
@@ -64,7 +66,12 @@ def _rule_lines(rule: Rule) -> Iterator[str]:
     sections += [("source", rule.source)] if rule.source else []
     for name, text in sections:
         yield from textwrap.wrap(
-            text, width, initial_indent=f"  {name:<9}  ", subsequent_indent=" " * 13, break_long_words=False
+            text,
+            width,
+            initial_indent=f"  {name:<9}  ",
+            subsequent_indent=" " * 13,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
 
 
