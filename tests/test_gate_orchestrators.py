@@ -1,14 +1,20 @@
 """Ray, Dynamo, AIBrix, KAITO and OME: what their files say of engine, model, version, devices and options."""
 
+import contextlib
+import random
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from infopt.errors import InfoptError
 from infopt.gate.case import case_of
 from infopt.gate.deployment import Deployment
+from infopt.gate.engines import call
+from infopt.gate.nodes import at, documents
 from infopt.gate.outside import Tree
 from infopt.gate.policy import Policy
+from infopt.gate.readers import dynamo, kaito, ome, ray, ray_serve, storm
 from infopt.gate.reading import read_file, text_of
 
 
@@ -560,3 +566,30 @@ def test_a_node_group_named_after_its_instances(tmp_path: Path) -> None:
     assert case.device is not None
     assert case.device.accelerator.id == "a10g"
     assert any("g5-big" in text for text in case.assumed)
+
+
+def junk(draw: random.Random) -> object:
+    words = ("x", "-1", "9" * 30, "", "{{ x }}", "$(A)", "a: [")
+    return draw.choice([None, [], {}, [None], *(at(word, 1, 1, style) for word in words for style in ("", "|"))])
+
+
+def mutated(node: object, draw: random.Random, share: float) -> object:
+    if draw.random() < share:
+        return junk(draw)
+    if isinstance(node, dict):
+        return {key: mutated(value, draw, share) for key, value in node.items()}
+    return [mutated(value, draw, share) for value in node] if isinstance(node, list) else node
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_stands_where_something_else_should_is_no_crash(seed: int) -> None:
+    draw = random.Random(seed)
+    readers = (dynamo, kaito, ome, ray, ray_serve, storm)
+    for content in (SERVICE, FLEET, GRAPH, TRTLLM, WORKSPACE, runtime("m")):
+        for document in documents(dedent(content), "x"):
+            for share in (0.02, 0.1, 0.3):
+                node = mutated(document, draw, share)
+                for reader in readers:
+                    with contextlib.suppress(InfoptError):
+                        for found in reader.read(node, {}) if reader.recognises(node) else ():
+                            call(found)
