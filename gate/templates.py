@@ -5,28 +5,43 @@ controller fills that in), a chat template Jinja: none of these is a template of
 """
 
 import re
+from collections.abc import Iterator
 
-from infopt.gate.nodes import Node, Text, get, text, walk
+from infopt.gate.nodes import Node, Text, get, text
 
 ACTION = re.compile(
     r"\{\{-?\s*(?:(?:if|else|end|range|with|include|template|define|block|toYaml|tpl|required|default|quote|printf|fail)\b"
-    r"|\(?\s*(?:include|index|toYaml)\b|\$[A-Za-z_]\w*\s*(?::?=|\.|\||-?\}\})|/\*"
+    r"|\(\s*(?:include|index|toYaml)\b|\$[A-Za-z_]\w*\s*(?::?=|\.|\||-?\}\})|/\*"
     r"|\.(?:Values|Release|Chart|Capabilities|Template|Files|Spec|ObjectMeta|GlobalConfig)\b)"
 )
-# Where templates stand for what runs: pods and how many, not notes, prompts or the values of a ConfigMap.
-_TEXT_KINDS = frozenset({"ConfigMap", "Secret"})
+# An object that no reader knows, and is refused all the same: KServe's own presets.
+PRESET = "LLMInferenceServiceConfig"
 _KSERVE = "serving.kserve.io/"
 
 
 def template_error(node: Node, name: str) -> str:
     """The one line that refuses an object which is a template, "" where it is none."""
-    if text(get(node, "apiVersion")) is None or text(get(node, "kind")) is None or get(node, "kind") in _TEXT_KINDS:
+    if text(get(node, "apiVersion")) is None or text(get(node, "kind")) is None:
         return ""
-    for scalar in walk(node):
-        if isinstance(scalar, Text) and "{{" in scalar and (match := ACTION.search(scalar)):
+    for scalar in _scalars(node):
+        if "{{" in scalar and (match := ACTION.search(scalar)):
             line, column = scalar.within(match.start())
             return f"{name}:{line}:{column}: {_advice(node)}"
     return ""
+
+
+def _scalars(node: Node) -> Iterator[Text]:
+    """Every scalar once, but those of annotations, whose templates are for others (Vault's agent, alerts)."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, Text):
+            yield here
+        elif isinstance(here, dict | list) and id(here) not in seen:
+            seen.add(id(here))
+            inner = [v for k, v in here.items() if k != "annotations"] if isinstance(here, dict) else here
+            stack.extend(reversed(inner))
 
 
 def unparsed_template(content: str, name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from infopt.gate.addresses import model_name
-from infopt.gate.found import UNKNOWN, Found, Hardware
+from infopt.gate.found import UNKNOWN, Found
 from infopt.gate.nodes import Node, Text, at, boolean, get, integer, items, mapping, text
 from infopt.gate.outside import Outside, placed_at
 from infopt.gate.readers.kubernetes import found
@@ -156,7 +156,7 @@ def _without_runtime(made: Found, model: Mapping[str, Node]) -> Found:
     where = f"the runtime {wanted}" if wanted is not None else f"the runtime of the format {format_name}"
     if engine:
         return replace(made, engine=engine, assumed=(*made.assumed, f"{engine}, by the format {format_name}"))
-    if made.hardware == Hardware(named=made.hardware.named) or made.image is not None:
+    if made.hardware.count is None or made.image is not None:
         return made
     return replace(made, engine=UNKNOWN, missing=(*made.missing, ("engine", f"{where}, in the same tree")))
 

@@ -87,7 +87,7 @@ def _found(name: str, spec: Mapping[str, Node], path: str, form: str, values: Ma
         if said is None or none
         else _hardware(said, profile, count, own, integer(spec.get("replicas"))),
         # The controller mounts memory of the node at /dev/shm, without a limit.
-        host=Host(shm_bytes=2**62),
+        host=Host(shm_bytes=2**62, stated=True),
         missing=(
             *((f"variable {known}", "a secret or field of the cluster") for known in hidden),
             *((("GPU type", f"resourceProfile {said} has no accelerator: CPUs are not planned"),) if none else ()),

@@ -66,5 +66,5 @@ def _found(
     pod = {key: spec.get(key) for key in ("nodeSelector", "affinity")} | {"containers": [container]}
     one = next(containers(pod, path, outside))
     made = found(one, name, form, replicas=replicas)
-    # What serves is NIM, whatever registry its image was copied to.
-    return replace(made, engine="nim", line=line_of(spec))
+    # What serves is NIM, whatever registry its image was copied to; operator and chart mount /dev/shm themselves.
+    return replace(made, engine="nim", line=line_of(spec), host=replace(made.host, stated=False))

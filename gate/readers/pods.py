@@ -197,7 +197,7 @@ def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
         memory_at=memory,
         shm_bytes=shm,
         shares_ipc=boolean(pod.get("hostIPC")) is True,
-        stated=True,
+        stated=container.get("image") is not None,
     )
 
 

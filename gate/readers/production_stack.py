@@ -142,4 +142,5 @@ def _host(spec: Mapping[str, Node], engine: Mapping[str, Node], config: Mapping[
         memory_at=memory,
         shm_bytes=quantity_bytes(shm) if "tensorParallelSize" in engine else None,
         shares_ipc=boolean(config.get("enablePD")) is True,
+        stated=True,
     )
