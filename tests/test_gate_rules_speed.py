@@ -27,11 +27,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "configs"
 IDS = (
     "batch-budget-large", "batch-budget-small", "chunked-prefill-off", "cold-start", "concurrency-above-memory",
     "context-above-workload", "context-below-workload", "cost-target", "draft-scheduling", "draft-too-long",
-    "eager-cost", "idle-devices", "idle-replicas", "kv-offload-slow", "kv-quantization-slow", "kv-quantization-small",
-    "max-num-seqs-above-memory", "max-num-seqs-below-memory", "pipeline-in-machine", "prefix-block-too-long",
-    "prefix-caching-off", "prefix-caching-useless", "rate-above-saturation", "speculative-at-concurrency",
-    "tp-not-needed", "tp-over-nodes", "tp-over-pcie", "tpot-target", "ttft-target", "weight-quantization-slow",
-    "weights-offloaded",
+    "eager-cost", "goodput-target", "idle-devices", "idle-replicas", "kv-offload-slow", "kv-quantization-slow",
+    "kv-quantization-small", "max-num-seqs-above-memory", "max-num-seqs-below-memory", "pipeline-in-machine",
+    "prefix-block-too-long", "prefix-caching-off", "prefix-caching-useless", "rate-above-saturation",
+    "speculative-at-concurrency", "tp-not-needed", "tp-over-nodes", "tp-over-pcie", "tpot-target", "ttft-target",
+    "weight-quantization-slow", "weights-offloaded",
 )  # fmt: skip
 # Rules that say nothing of a file alone: they need what the policy says of the load or the targets.
 NEED_POLICY = tuple(id for id in IDS if (RULES / id / "infopt.yaml").is_file())
@@ -405,3 +405,65 @@ def test_the_warnings_that_real_files_are_due(file: str, id: str) -> None:
     found = [of_rule(checked, id) for checked in gate([str(path)], Policy()).checked]
     assert found
     assert all(one is not None and one.severity == "warning" for one in found)
+
+
+def test_a_latent_cache_is_divided_by_attention_in_replicas() -> None:
+    # vllm-project/vllm issue 51454: tensor parallelism copies it on every rank.
+    arguments = ["--model=deepseek-ai/DeepSeek-R1", "--max-model-len=8192", "--tensor-parallel-size=8"]
+    policy = load(input_tokens=7000, output_tokens=1000, concurrency=256)
+    found = of_rule(made(arguments, policy, gpu="NVIDIA-H200", count=8), "concurrency-above-memory")
+    assert found is not None
+    held = int(re.search(r"memory holds (\d+)", found.message).group(1))  # type: ignore[union-attr]
+    apart = int(re.search(r"over all devices, holds ([\d,]+)", found.remedy).group(1))  # type: ignore[union-attr]
+    assert apart > 4 * held
+
+
+def test_what_a_prefix_cache_gains_depends_on_the_rate() -> None:
+    # vllm-project/vllm pull 1983: below saturation only the first token comes sooner.
+    arguments = [f"--model={EIGHT_B}", "--max-model-len=8192", "--no-enable-prefix-caching"]
+    lengths = {"input_tokens": 4000, "output_tokens": 100, "shared_prefix_tokens": 3500}
+    slow, fast = (
+        of_rule(made(arguments, load(**lengths, rate_per_s=rate)), "prefix-caching-off") for rate in (0.5, 60.0)
+    )
+    assert slow is not None
+    assert fast is not None
+    assert "below saturation throughput stays as it is" in slow.message
+    assert "saturated at" in fast.message
+
+
+@pytest.mark.parametrize(
+    ("model", "severity"), [("google/gemma-7b-it", "warning"), ("Qwen/Qwen2.5-14B-Instruct", "note")]
+)
+def test_pcie_is_a_warning_where_one_device_holds_the_weights(model: str, severity: str) -> None:
+    arguments = [f"--model={model}", "--max-model-len=8192", "--tensor-parallel-size=2"]
+    found = of_rule(made(arguments, gpu="NVIDIA-L4", count=2), "tp-over-pcie")
+    assert found is not None
+    assert found.severity == severity
+
+
+def test_an_engine_planned_by_the_record_of_another_is_not_given_its_habits() -> None:
+    policy = load(input_tokens=4000, output_tokens=200, concurrency=8, shared_prefix_tokens=3000)
+    image = "ghcr.io/huggingface/text-generation-inference:2.3.0"
+    checked = made([f"--model-id={EIGHT_B}", "--max-total-tokens=8192"], policy, image=image)
+    assert checked.case.plan is not None
+    for id in ("prefix-caching-off", "prefix-block-too-long", "cold-start", "eager-cost", "weight-quantization-slow"):
+        assert of_rule(checked, id) is None
+
+
+def test_a_cache_that_a_full_request_needs_smaller_is_not_called_needless() -> None:
+    policy = load(input_tokens=1000, output_tokens=200, concurrency=2)
+    arguments = [f"--model={EIGHT_B}", "--kv-cache-dtype=fp8"]
+    short = made([*arguments, "--max-model-len=8192"], policy, gpu="NVIDIA-L4")
+    needed = made([*arguments, "--max-model-len=40000"], policy, gpu="NVIDIA-L4")
+    assert of_rule(short, "kv-quantization-small") is not None
+    assert needed.case.plan is not None
+    assert needed.case.plan.fits is not False
+    assert of_rule(needed, "kv-quantization-small") is None
+
+
+def test_the_files_own_limit_is_a_hint_where_no_load_is_given() -> None:
+    arguments = [f"--model={EIGHT_B}", "--max-model-len=1024", draft("ngram", 8)]
+    found = of_rule(made([*arguments, "--max-num-seqs=256"]), "speculative-at-concurrency")
+    assert found is not None
+    assert (found.severity, found.confidence) == ("note", "possible")
+    assert of_rule(made(arguments), "speculative-at-concurrency") is None

@@ -75,6 +75,7 @@ MODULES = (
     "ttft_target",
     "cost_target",
     "rate_above_saturation",
+    "goodput_target",
     "cold_start",
 )
 
