@@ -10,13 +10,42 @@ from infopt.gate.models import model_named, without_format
 from infopt.gate.policy import Policy, RulePolicy
 
 FIXTURES = Path(__file__).parent / "gate" / "rules"
-RULES = (
-    "does-not-fit no-full-request tight placement gpus-granted flags unpinned-image heads-divide kv-heads-divide "
-    "kv-heads-replicated group-divides pipeline-uneven engine-refuses engine-accepts context-above-model batch-budget "
-    "dtype-capability weights-capability awq-dtype cache-type block-size utilization-high warmup-logits "
-    "graphs-outside-budget free-memory host-memory shm-size lora-rank lora-memory draft-memory expert-copies "
-    "latent-replicated encoder-memory quantization-mismatch"
-).split()
+RULES = [
+    "does-not-fit",
+    "no-full-request",
+    "tight",
+    "placement",
+    "gpus-granted",
+    "flags",
+    "unpinned-image",
+    "heads-divide",
+    "kv-heads-divide",
+    "kv-heads-replicated",
+    "group-divides",
+    "pipeline-uneven",
+    "engine-refuses",
+    "engine-accepts",
+    "context-above-model",
+    "batch-budget",
+    "dtype-capability",
+    "weights-capability",
+    "awq-dtype",
+    "cache-type",
+    "block-size",
+    "utilization-high",
+    "warmup-logits",
+    "graphs-outside-budget",
+    "free-memory",
+    "host-memory",
+    "shm-size",
+    "lora-rank",
+    "lora-memory",
+    "draft-memory",
+    "expert-copies",
+    "latent-replicated",
+    "encoder-memory",
+    "quantization-mismatch",
+]
 POD = """
 apiVersion: v1
 kind: Pod
