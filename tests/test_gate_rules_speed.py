@@ -467,3 +467,10 @@ def test_the_files_own_limit_is_a_hint_where_no_load_is_given() -> None:
     assert found is not None
     assert (found.severity, found.confidence) == ("note", "possible")
     assert of_rule(made(arguments), "speculative-at-concurrency") is None
+
+
+@pytest.mark.parametrize(("connector", "found"), [("OffloadingConnector", True), ("NixlConnector", False)])
+def test_a_connector_that_offloads_is_told_from_one_that_hands_over(connector: str, found: bool) -> None:
+    transfer = f'--kv-transfer-config={{"kv_connector": "{connector}", "kv_role": "kv_both"}}'
+    checked = made([f"--model={EIGHT_B}", "--max-model-len=4096", transfer], load(input_tokens=200, output_tokens=200))
+    assert (of_rule(checked, "kv-offload-slow") is not None) is found

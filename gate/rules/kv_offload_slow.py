@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from infopt.boundaries.kv_offload import judge
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.found import Argument
 from infopt.gate.situations import figure_of, lengths_known, situation_of
+
+# Connectors of vLLM that keep a cache in host memory.
+CONNECTORS = ("Offloading", "LMCache")
 
 
 def check(case: Case) -> Iterator[Hit]:
     """A second home that gains nothing even for prompts found whole in it."""
-    names = ("kv_offload_gib", "host_cache")
-    at = next((said for name in names if (said := case.deployment.said_at(name)) is not None), None)
-    asked = case.value("kv_offload_gib") or case.value("host_cache")
-    situation = situation_of(case)
-    if at is None or not asked or situation is None or not lengths_known(case):
+    at = _asked_at(case)
+    situation = situation_of(case) if at is not None else None
+    if situation is None or not lengths_known(case):
         return
     found = judge(situation)
     if found.verdict != "skip":
@@ -22,6 +24,16 @@ def check(case: Case) -> Iterator[Hit]:
     shortest = figure_of(found, "break_even_prefix_tokens")
     turn = f"; it pays from prompts of {shortest:,.0f} tokens" if shortest is not None else ""
     yield Hit(f"cache offload: {found.reason}{turn}", at=at, confidence="likely")
+
+
+def _asked_at(case: Case) -> Argument | None:
+    """Where a cache in host memory is asked for; connectors between prefill and decode are none."""
+    for name in ("kv_offload_gib", "host_cache"):
+        if case.value(name):
+            return case.deployment.said_at(name)
+    said = case.value("kv_transfer")
+    connector = str(said.get("kv_connector", "")) if isinstance(said, dict) else ""
+    return case.deployment.said_at("kv_transfer") if connector.startswith(CONNECTORS) else None
 
 
 RULE = Rule(

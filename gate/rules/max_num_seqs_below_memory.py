@@ -28,7 +28,7 @@ def check(case: Case) -> Iterator[Hit]:
     elif held >= case.parameter(RULE.id, "times") * limit:
         length = s.context_tokens
         yield Hit(
-            f"{limit:,} sequences may run, memory holds {held:,} of {length:,} tokens: {1 - limit / held:.0%} of the "
+            f"{limit:,} sequences may run, memory holds {held:,} of {length:,} tokens: {1 - limit / held:.1%} of the "
             "cache is never used",
             at=at,
             severity="note",
