@@ -19,7 +19,7 @@ from infopt.gate.outside import Tree
 from infopt.gate.policy import Policy
 from infopt.gate.reading import Overrides, Read, files_of, read_file, text_of
 from infopt.gate.rules.registry import by_id, rules
-from infopt.gate.suppression import Used, comments, of_comments, of_policy, suppressed
+from infopt.gate.suppression import Comment, Used, comments, of_comments, of_policy, suppressed
 
 Verdict = Literal["pass", "fail", "undetermined"]
 FailOn = Literal["error", "warning"]
@@ -90,8 +90,7 @@ def gate(
     looked = [_look(path, policy, overrides, standard_input, tree) for path in files]
     checked: list[Checked] = []
     notes: list[Finding] = []
-    for read, found in looked:
-        inside = comments(read.text)
+    for read, found, inside in looked:
         for one in found:
             kept = suppressed(one.findings, inside, policy, today, used)
             checked.append(replace(one, findings=tuple(kept), failing=FAILING[fail_on]))
@@ -100,7 +99,7 @@ def gate(
     names = [(one.case.deployment.file, one.case.deployment.found.name) for one in checked]
     notes += of_policy(policy, used, today, names)
     severe = tuple(_as_policy_says(notes, policy))
-    return Gate(tuple(read for read, _ in looked), tuple(checked), severe, FAILING[fail_on])
+    return Gate(tuple(read for read, _, _ in looked), tuple(checked), severe, FAILING[fail_on])
 
 
 def with_baseline(found: Gate, path: Path) -> Gate:
@@ -112,20 +111,22 @@ def with_baseline(found: Gate, path: Path) -> Gate:
 
 def _look(
     path: str, policy: Policy, overrides: Overrides | None, standard_input: str | None, tree: Tree
-) -> tuple[Read, tuple[Checked, ...]]:
+) -> tuple[Read, tuple[Checked, ...], tuple[Comment, ...]]:
     """A file with its deployments checked; whatever happens in it, the others are checked too."""
     try:
         with within(path):
             read = read_file(path, standard_input, overrides, policy, tree)
-            return read, tuple(_shown(check(case_of(one, policy)), read) for one in read.deployments)
+            found = tuple(_shown(check(case_of(one, policy)), read) for one in read.deployments)
+            return read, found, comments(read.text)
     except InfoptError as error:
-        return Read(path, "", (), str(error)), ()
+        why = str(error)
     except (RecursionError, MemoryError):
-        return Read(path, "", (), f"{path}: is nested too deeply or too large to be checked"), ()
+        why = f"{path}: is nested too deeply or too large to be checked"
     except Exception as error:  # one file must not keep the others from being checked
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        return Read(path, "", (), f"{path}: cannot be checked: {type(error).__name__} at {where}, a bug of infopt"), ()
+        why = f"{path}: cannot be checked: {type(error).__name__} at {where}, a bug of infopt"
+    return Read(path, "", (), why), (), ()
 
 
 def _shown(one: Checked, read: Read) -> Checked:

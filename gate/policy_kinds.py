@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -24,16 +25,23 @@ class Kind:
     schema  the JSON Schema of what `read` takes
     what    what it is called in an error
     plain   unquoted numbers and words of YAML are taken too
+    named   a mapping of names to such values
     """
 
     read: Callable[[str], Any]
     schema: dict[str, Any]
     what: str
     plain: bool = True
+    named: bool = False
 
 
 def value_of(kind: Kind, node: Node) -> Any:
     """The value of a node; InfoptError where it is none of this kind."""
+    if kind.named:
+        if not isinstance(node, dict):
+            raise InfoptError(f"must be names with {kind.what} each")
+        each = replace(kind, named=False)
+        return {str(name): value_of(each, value) for name, value in node.items()}
     if not isinstance(node, Text):
         raise InfoptError(f"must be {kind.what}")
     if not kind.plain and (not node.strip() or (node.plain and NO_TEXT.fullmatch(node))):
@@ -117,6 +125,8 @@ BOOLEAN = Kind(_boolean, {"type": "boolean"}, "true or false")
 
 def kind_of(default: Any) -> Kind:
     """The kind of a rule's parameter, by its default."""
+    if isinstance(default, dict):
+        return replace(WHOLE, named=True, schema={"type": "object", "additionalProperties": WHOLE.schema})
     if isinstance(default, bool):
         return BOOLEAN
     if isinstance(default, int):

@@ -20,7 +20,8 @@ from infopt.gate.policy import Accepted, Policy
 
 COMMENT = re.compile(r"(?:^|\s)(?:#|//)[ \t]*infopt:[ \t]*ignore(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)")
 BLOCK = re.compile(r"(^|[\s:-])[|>][-+0-9]{0,2}[ \t]*(#.*)?$")
-MOST_COMMENTS = 10_000
+# Bounds for hostile files: comments that are read, lines that one looks ahead or covers.
+MOST_COMMENTS, MOST_LINES = 1_000, 2_000
 
 
 def _nothing(case: Case) -> Iterator[Hit]:
@@ -96,20 +97,20 @@ def comments(text: str) -> tuple[Comment, ...]:
 def _next_statement(lines: Sequence[str], number: int) -> int:
     """The line a comment alone on its line is about: the next that is no comment."""
     following = number + 1
-    while following < len(lines) and lines[following].lstrip().startswith(("#", "//")):
+    while following < min(len(lines), number + MOST_LINES) and lines[following].lstrip().startswith(("#", "//")):
         following += 1
     return min(following, len(lines) - 1)
 
 
 def _covered(lines: Sequence[str], start: int) -> int:
     """The last line of what begins on a line: of a block scalar, of a command continued by backslashes."""
-    last = start
+    last, end = start, min(len(lines), start + MOST_LINES)
     if BLOCK.search(lines[start].rstrip("\r")):
         indent = _indent(lines[start])
-        while last + 1 < len(lines) and (not lines[last + 1].strip() or _indent(lines[last + 1]) > indent):
+        while last + 1 < end and (not lines[last + 1].strip() or _indent(lines[last + 1]) > indent):
             last += 1
         return last
-    while last + 1 < len(lines) and lines[last].rstrip().endswith("\\"):
+    while last + 1 < end and lines[last].rstrip().endswith("\\"):
         last += 1
     return last
 
