@@ -120,6 +120,16 @@ def version_key(text: str) -> tuple[int, ...]:
     return tuple(parts)
 
 
+def in_versions(version: str, since: str | None, until: str | None) -> bool:
+    """Whether a version lies from `since` on and before `until`; None leaves that end open.
+
+    >>> in_versions("0.19.1", "0.9", None), in_versions("0.19.1", None, "0.19")
+    (True, False)
+    """
+    key = version_key(version)
+    return (since is None or key >= version_key(since)) and (until is None or key < version_key(until))
+
+
 @cache
 def engine_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in ENGINES.iterdir() if entry.is_dir()))
