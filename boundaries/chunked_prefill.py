@@ -23,7 +23,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.ledgers.arrays import ceil_div
 from infopt.ledgers.compute import all_weights_read_bytes
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions
 from infopt.units import format_seconds
 
 RULE = "chunks too large hold up decoding, too small ones add scheduling and kernels: TTFT against TPOT"
@@ -252,10 +252,9 @@ def _figures(situation: Situation, here: Split) -> tuple[Figure, ...]:
 
 def _offered(situation: Situation) -> dict[str, Any] | None:
     """How this engine and version differ from having it on by default; None where they do not."""
-    engine, version = situation.scenario.engine.engine, version_key(situation.scenario.engine_version)
+    s = situation.scenario
     for row in _rows():
-        after = "since" not in row or version >= version_key(row["since"])
-        if row["engine"] == engine and after and ("until" not in row or version < version_key(row["until"])):
+        if row["engine"] == s.engine.engine and in_versions(s.engine_version, row.get("since"), row.get("until")):
             return row
     return None
 

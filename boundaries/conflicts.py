@@ -13,7 +13,7 @@ from pydantic import Field
 
 from infopt.boundaries.deciding import DATA
 from infopt.boundaries.situation import Situation
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions
 from infopt.records import Record, read_yaml
 
 
@@ -48,14 +48,13 @@ class Conflict(Record):
     def holds(self, situation: Situation) -> bool:
         """Whether everything the row names is so."""
         s = situation.scenario
-        version, capability = version_key(s.engine_version), s.accelerator.cuda_capability
+        capability = s.accelerator.cuda_capability
         old = self.capability_below is None or (capability is not None and capability < self.capability_below)
         return (
             (self.used is None or self.used in situation.used)
             and (self.method is None or self.method == situation.load.draft.method)
             and (self.engine is None or self.engine == s.engine.engine)
-            and (self.since is None or version >= version_key(self.since))
-            and (self.until is None or version < version_key(self.until))
+            and in_versions(s.engine_version, self.since, self.until)
             and old
             and (not self.weights or s.weight_format in self.weights)
             and (not self.kv or s.kv_format in self.kv)

@@ -22,7 +22,7 @@ from infopt.frozen import dataclass
 from infopt.ledgers.cache import layer_bytes_per_token
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.weights import layer_rank_bytes, stage_rank_bytes
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import FeedForward, LayerRun
 from infopt.records import Record
@@ -49,10 +49,8 @@ class Scheduling(Record):
 
     def holds(self, s: Scenario, method: str) -> bool:
         """Whether this engine, in this version, gives it up."""
-        version = version_key(s.engine_version)
-        after = self.since is None or version >= version_key(self.since)
-        before = self.until is None or version < version_key(self.until)
-        return s.engine.engine == self.engine and method in self.methods and after and before
+        meant = s.engine.engine == self.engine and method in self.methods
+        return meant and in_versions(s.engine_version, self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from functools import cache
 from infopt.boundaries.continuous_batching import occupancy
 from infopt.boundaries.deciding import DATA, MEASURE_STEPS, by_gain, threshold
 from infopt.boundaries.quantities import BANDWIDTH, BATCH, RATE
+from infopt.boundaries.roots import first_lost
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Basis
 from infopt.boundaries.technique import Figure, Gain, Judgement, Rule, Technique, Verdict
@@ -207,19 +208,7 @@ def with_model(situation: Situation, model: ModelProfile) -> Situation:
 
 def _loses_batch(before: Situation, other: Situation) -> int | None:
     """The first batch at which the other's step is no shorter, memory aside."""
-
-    def gains(batch: int) -> bool:
-        return before.tpot_s(batch=batch) > other.tpot_s(batch=batch)
-
-    low, high = 1, int(BATCH.high(before))
-    if gains(high):
-        return None
-    if not gains(low):
-        return low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if gains(middle) else (low, middle)
-    return high
+    return first_lost(lambda n: before.tpot_s(batch=n) > other.tpot_s(batch=n), int(BATCH.high(before)))
 
 
 @cache

@@ -108,6 +108,19 @@ def sides(
     return verdict(max(low, value * (1 - BESIDE))), verdict(min(high, value * (1 + BESIDE)))
 
 
+def first_lost(gains: Callable[[int], bool], most: int) -> int | None:
+    """The first whole number from 1 at which a gain that only falls is lost; None where it is kept up to `most`."""
+    low, high = 1, most
+    if gains(high):
+        return None
+    if not gains(low):
+        return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if gains(middle) else (low, middle)
+    return high
+
+
 def nearest(found: tuple[BreakEven, ...]) -> BreakEven:
     """The flip that lies nearest to where we are."""
 

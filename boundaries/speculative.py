@@ -103,7 +103,8 @@ def _always(case: Case, drafted: int) -> float:
 def _verdict(case: Case, gain: Gain, drafted: int, tokens: float) -> tuple[Verdict, str]:
     verdict, steps, batch = worth(gain.value), case.situation.steps, case.situation.batch
     cycle = case.cycle_s(drafted, steps, batch) / case.step_s(steps, batch)
-    made = f"{_counted(drafted)} drafted by {_name(case)} yield{'s' if drafted == 1 else ''} {tokens:.2f} in {cycle:.2f} steps"
+    yields = "yields" if drafted == 1 else "yield"
+    made = f"{_counted(drafted)} drafted by {_name(case)} {yields} {tokens:.2f} in {cycle:.2f} steps"
     if case.basis == "floor" and verdict == "use":
         return "measure", f"{made}; {gain.value:.2f}x {unsure(gain, case.basis)}"
     if case.basis == "assumed" and worth(gain.low) != worth(gain.high):

@@ -14,7 +14,7 @@ from infopt.ledgers.compute import compute_format
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.shards import group_tensor_parallel, uncut
 from infopt.ledgers.step_time import StepShape
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions
 from infopt.profiles.formats import load_weight_format
 from infopt.records import Record, read_yaml, validate_record
 
@@ -45,10 +45,8 @@ class Runs(Record):
     source: str
 
     def in_version(self, version: str) -> bool:
-        key = version_key(version)
-        return (self.since is None or key >= version_key(self.since)) and (
-            self.until is None or key < version_key(self.until)
-        )
+        """Whether the row holds for this version."""
+        return in_versions(version, self.since, self.until)
 
 
 class Unpacking(Record):

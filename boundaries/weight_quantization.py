@@ -15,6 +15,7 @@ from dataclasses import replace
 from infopt.boundaries.capacity import fewest_devices
 from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, plain_verdict, threshold, unsure
 from infopt.boundaries.quantities import BATCH, CONTEXT
+from infopt.boundaries.roots import first_lost
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps
 from infopt.boundaries.technique import VERDICTS, Figure, Gain, Judgement, Rule, Technique, Verdict
@@ -273,21 +274,12 @@ def _format_figures(found: Decision) -> Iterator[Figure]:
 
 def gain_ends_batch(before: Situation, after: Situation) -> int | None:
     """The first batch of a replica at which the gain in TPOT is below what is worth it; None up to the range's end."""
-
     share = gain_share(after.scenario)
 
     def gains(batch: int) -> bool:
         return share * before.tpot_s(batch=batch) / after.tpot_s(batch=batch) >= threshold("worth_ratio")
 
-    low, high = 1, int(BATCH.high(before))
-    if gains(high):
-        return None
-    if not gains(low):
-        return low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if gains(middle) else (low, middle)
-    return high
+    return first_lost(gains, int(BATCH.high(before)))
 
 
 def _costs(before: Situation, best: Candidate) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions
 from infopt.records import Record, load_record
 
 FOLDER = Path(__file__).resolve().parent / "data" / "engine_flags"
@@ -33,9 +33,7 @@ class Flag(Record):
 
     def holds_for(self, version: str) -> bool:
         """Whether this version takes it."""
-        key = version_key(version)
-        after = self.since is None or key >= version_key(self.since)
-        return after and (self.until is None or key < version_key(self.until))
+        return in_versions(version, self.since, self.until)
 
 
 class EngineFlags(Record):

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from infopt.boundaries.technique import Boundary, BreakEven, Judgement
 from infopt.reports import boundary_words as words
+from infopt.reports.json_report import placed_dict, workload_dict
 from infopt.reports.markdown import rows_markdown
 from infopt.reports.screen import terminal_width
 from infopt.studies.boundary import Boundaries
@@ -87,16 +88,8 @@ def as_dict(found: Boundaries) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "model": s.model.id,
-        "hardware": {"id": s.accelerator.id, "gpus": s.gpus, "tp": s.tp, "pp": s.pp, "dp": s.dp, "ep": s.ep},
-        "engine": {"name": s.engine.engine, "version": s.engine_version},
-        "workload": {
-            "context_tokens": s.context_tokens,
-            "input_tokens": s.input_tokens,
-            "output_tokens": s.output_tokens,
-            "batch": s.batch,
-            "weight_format": s.weight_format,
-            "kv_format": s.kv_format,
-        },
+        **placed_dict(s),
+        "workload": {**workload_dict(s), "weight_format": s.weight_format, "kv_format": s.kv_format},
         "with": list(found.applied),
         "basis": situation.steps.basis,
         "tpot_s": situation.tpot_s(),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infopt.reports import words
-from infopt.reports.json_report import model_dict
+from infopt.reports.json_report import model_dict, placed_dict, workload_dict
 from infopt.studies.checklist import Checked, Entry, Section
 from infopt.studies.checklist_context import Status
 from infopt.units import format_gib, format_seconds, format_share
@@ -23,14 +23,8 @@ def as_dict(found: Checked) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "model": model_dict(s.model, s.weight_format, s.kv_format),
-        "hardware": {"id": s.accelerator.id, "gpus": s.gpus, "tp": s.tp, "pp": s.pp, "dp": s.dp, "ep": s.ep},
-        "engine": {"name": s.engine.engine, "version": s.engine_version},
-        "workload": {
-            "context_tokens": s.context_tokens,
-            "input_tokens": s.input_tokens,
-            "output_tokens": s.output_tokens,
-            "batch": s.batch,
-        },
+        **placed_dict(s),
+        "workload": workload_dict(s),
         "fits": plan.fits,
         "features": list(found.features),
         "verdict": VERDICTS[found.passes],

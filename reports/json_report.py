@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from infopt.ledgers.estimate import Estimate
+from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
 
@@ -65,6 +66,24 @@ def plan_dict(plan: Plan, explain: bool = False, month: "Month | NoMonth | None"
 
         data["month"] = month_dict(month)
     return data
+
+
+def placed_dict(s: Scenario) -> dict[str, Any]:
+    """Devices and engine, where no more is told of them than what was asked for."""
+    return {
+        "hardware": {"id": s.accelerator.id, "gpus": s.gpus, "tp": s.tp, "pp": s.pp, "dp": s.dp, "ep": s.ep},
+        "engine": {"name": s.engine.engine, "version": s.engine_version},
+    }
+
+
+def workload_dict(s: Scenario) -> dict[str, Any]:
+    """Lengths of a request, and how many there are at once."""
+    return {
+        "context_tokens": s.context_tokens,
+        "input_tokens": s.input_tokens,
+        "output_tokens": s.output_tokens,
+        "batch": s.batch,
+    }
 
 
 def model_dict(model: ModelProfile, weight_format: str, kv_format: str) -> dict[str, Any]:
