@@ -19,6 +19,7 @@ from infopt.gate.engines import DATA
 from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model, tokens_of
 from infopt.profiles.formats import format_name, load_weight_format
 from infopt.profiles.geometry import ModelProfile, Quantization
+from infopt.profiles.model_names import check_text
 from infopt.profiles.resolve import resolve_model
 from infopt.records import read_yaml
 
@@ -44,6 +45,7 @@ def model_named(text: str, given: bool = False) -> Named:
     """
     if given:
         return Named(resolve_model(text))
+    check_text(text)
     return _named(text)
 
 

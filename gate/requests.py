@@ -17,7 +17,7 @@ from infopt.gate.placing import context_of, placement_of
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.memory import memory_ledger
 from infopt.profiles.engines import ENGINES, load_engine, version_key
-from infopt.profiles.formats import format_name
+from infopt.profiles.formats import format_name, load_kv_format
 from infopt.profiles.geometry import LayerRun, ModelProfile
 from infopt.records import names_in, read_yaml
 from infopt.studies.planning import Plan, plan
@@ -84,7 +84,7 @@ def request_of(deployment: Deployment, model: ModelProfile, context: int | None,
         engine=engine,
         engine_version=version,
         weights=weights_of(deployment, model),
-        kv=_format(deployment, "kv", "kv"),
+        kv=_cache_format(deployment),
         utilization=_utilization(deployment),
         max_num_seqs=_sequences(deployment),
         max_num_batched_tokens=_prefill_tokens(deployment),
@@ -172,6 +172,15 @@ def _format(deployment: Deployment, setting: str, kind: str) -> str | None:
     if asked in known:
         return known[asked]
     return format_name(str(asked), kind)
+
+
+def _cache_format(deployment: Deployment) -> str | None:
+    """The cache's format; of llama.cpp, whose keys and values may differ, the wider one."""
+    keys = _format(deployment, "kv", "kv")
+    if deployment.engine != "llama.cpp" or (keys is None and deployment.value("kv_values") is None):
+        return keys
+    both = [name or "fp16" for name in (keys, _format(deployment, "kv_values", "kv"))]
+    return max(both, key=lambda name: load_kv_format(name).bits_per_element)
 
 
 @cache

@@ -31,6 +31,7 @@ RULES = [
     "weights-capability",
     "awq-dtype",
     "cache-type",
+    "cache-capped",
     "block-size",
     "utilization-high",
     "warmup-logits",
@@ -240,3 +241,79 @@ def test_nothing_a_deployment_names_is_opened(tmp_path: Path, monkeypatch: pytes
 def test_a_format_at_the_end_of_a_name() -> None:
     assert without_format("Llama-3.1-8B-Instruct") == ("Llama-3.1-8B-Instruct", None)
     assert without_format("x/Meta-Llama-3.1-70B-Instruct-AWQ-INT4") == ("x/Meta-Llama-3.1-70B-Instruct", "int4_awq")
+
+
+H200 = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-H200}"
+TGI = "ghcr.io/huggingface/text-generation-inference:2.3.1"
+
+
+def test_the_launcher_of_tgi_compares_its_budgets(tmp_path: Path) -> None:
+    args = ("--model-id", "meta-llama/Llama-3.1-8B-Instruct", "--max-input-tokens", "4096")
+    for more, found in (
+        (("--max-total-tokens", "4096"), "error"),
+        (("--max-total-tokens", "8192", "--max-batch-total-tokens", "4096"), "error"),
+        (("--max-total-tokens", "8192", "--max-batch-prefill-tokens", "2048"), "error"),
+        (("--max-total-tokens", "8192", "--max-batch-total-tokens", "16384"), None),
+    ):
+        assert said(pod(tmp_path, *args, *more, image=TGI)).get("batch-budget") == found, more
+
+
+def test_tgi_takes_every_device_and_a_share_of_what_is_free(tmp_path: Path) -> None:
+    args = ("--model-id", "meta-llama/Llama-3.3-70B-Instruct", "--quantize", "bitsandbytes-nf4")
+    one = pod(tmp_path, *args, "--max-total-tokens", "4096", image=TGI, gpu="NVIDIA-L4", gpus=2)
+    assert one.case.placed.tp == 2
+    assert one.case.plan is not None
+    assert one.case.plan.scenario.utilization == pytest.approx(0.9)
+    assert one.verdict == "pass"
+    assert said(one)["tight"] == "warning"
+
+
+def test_replicas_of_vllm_cut_experts_over_all_devices(tmp_path: Path) -> None:
+    args = ("--model", "Qwen/Qwen3-30B-A3B-FP8", "--max-model-len", "8192", "--data-parallel-size", "4")
+    assert said(pod(tmp_path, *args, gpus=4))["group-divides"] == "error"
+    assert "group-divides" not in said(pod(tmp_path, *args, "--enable-expert-parallel", gpus=4))
+
+
+def test_attention_replicas_inside_tp_take_no_devices(tmp_path: Path) -> None:
+    serve = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --context-length 16384 --tp-size 8"
+    for more, replicas in (("", 1), (" --dp-size 8 --enable-dp-attention", 8)):
+        text = POD.format(
+            extra=H200, image="lmsysorg/sglang:v0.5.5", args="", env="",
+            gpus=8,
+        ).replace("args: []", f"command: ['sh', '-c', '{serve}{more}']")  # fmt: skip
+        path = tmp_path / "pod.yaml"
+        path.write_text(text)
+        one = checked(path)
+        assert one.case.needed == 8
+        assert one.case.plan is not None
+        assert one.case.plan.scenario.dp == replicas
+        assert one.case.plan.scenario.expert_shards == 8
+        assert one.verdict == "pass"
+
+
+def test_a_second_cache_is_sized_by_the_first(tmp_path: Path) -> None:
+    serve = ["python3", "-m", "sglang.launch_server", "--model-path", "meta-llama/Llama-3.1-8B-Instruct"]
+    text = POD.format(
+        extra="nodeSelector: {nvidia.com/gpu.product: NVIDIA-H200}",
+        image="lmsysorg/sglang:v0.5.5",
+        args="",
+        env="",
+        gpus=1,
+    ).replace("args: []", f"command: {[*serve, '--context-length', '8192', '--enable-hierarchical-cache']}")
+    path = tmp_path / "pod.yaml"
+    path.write_text(text.replace("nvidia.com/gpu: 1", "nvidia.com/gpu: 1, memory: 128Gi"))
+    one = checked(path)
+    (found,) = [f for f in one.findings if f.rule == "host-memory"]
+    assert found.severity == "error"
+    assert "2 x the device's" in found.detail
+
+
+def test_the_wider_of_two_cache_types_counts(tmp_path: Path) -> None:
+    args = ("-hf", "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M", "-c", "8192", "-fa", "on")
+    image = "ghcr.io/ggml-org/llama.cpp:server-cuda-b8500"
+    one, both = (
+        pod(tmp_path, *args, "-ctk", "q8_0", *more, image=image, gpu="NVIDIA-L4") for more in ((), ("-ctv", "q8_0"))
+    )
+    assert one.case.plan is not None
+    assert both.case.plan is not None
+    assert (one.case.plan.scenario.kv_format, both.case.plan.scenario.kv_format) == ("fp16", "q8_0")

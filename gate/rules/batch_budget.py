@@ -11,6 +11,9 @@ V0_CHUNKS_ABOVE_TOKENS = 32_768
 
 def check(case: Case) -> Iterator[Hit]:
     """A budget below what a step must take whole."""
+    if case.deployment.engine == "tgi":
+        yield from _tgi(case)
+        return
     budget = case.value("max_num_batched_tokens")
     if case.deployment.engine != "vllm" or not isinstance(budget, int) or budget < 1:
         return
@@ -43,6 +46,28 @@ def _chunked(case: Case, context: int | None) -> tuple[bool | None, str]:
     return on, f"vllm {version} cuts prompts by itself only above {V0_CHUNKS_ABOVE_TOKENS:,} tokens"
 
 
+def _tgi(case: Case) -> Iterator[Hit]:
+    """What the launcher compares: input < total <= batch total, input <= prefill budget."""
+    names = {
+        "input": "input_tokens",
+        "total": "context_tokens",
+        "batch": "pool_tokens",
+        "prefill": "max_num_batched_tokens",
+    }
+    tokens = {short: case.value(name) for short, name in names.items()}
+    for low, high, strict in (("input", "total", True), ("total", "batch", False), ("input", "prefill", False)):
+        below, above = tokens[low], tokens[high]
+        if not isinstance(below, int) or not isinstance(above, int) or below < above or (below == above and not strict):
+            continue
+        flags = [case.deployment.settings[names[short]].flag for short in (low, high)]
+        sign = "less than" if strict else "at most"
+        yield Hit(
+            f"{flags[0]} {below:,} must be {sign} {flags[1]} {above:,}",
+            at=case.deployment.said_at(names[high]) or case.deployment.said_at(names[low]),
+            remedy=f"{flags[1]} {below + strict} or more",
+        )
+
+
 RULE = Rule(
     id="batch-budget",
     summary="tokens of a step are fewer than one prompt or than the sequences",
@@ -50,5 +75,6 @@ RULE = Rule(
     why="Without chunked prefill a prompt goes through whole: the engine refuses the combination.",
     remedy="A budget of at least the length limit, or chunked prefill.",
     check=check,
-    source="vllm config/scheduler.py; verl-project/verl pulls 7626, 7632; vllm-project/vllm issue 28981",
+    source="vllm config/scheduler.py; text-generation-inference launcher/src/main.rs; verl-project/verl pulls "
+    "7626, 7632; vllm-project/vllm issue 28981",
 )

@@ -12,39 +12,55 @@ from infopt.profiles.geometry import ModelProfile
 
 # Engines pad these to whole tiles (profiles/data/engines: expert_padding).
 PADDED = frozenset({"mxfp4"})
+ATTENTION = frozenset({"attention output", "queries", "keys"})
 
 
 def check(case: Case) -> Iterator[Hit]:
     """The widths of a rank against the group of the format."""
-    model, tp, groups = case.model, case.placed.tp, kernels().groups
-    if model is None or tp == 1 or case.deployment.engine not in groups.engines:
+    model, groups = case.model, kernels().groups
+    if model is None or case.deployment.engine not in groups.engines:
         return
     stored = model.quantization.format if model.quantization is not None else weights_of(case.deployment, model)
     group = groups.weights.get(stored or "")
     if stored is None or group is None or stored in PADDED:
         return
-    columns = stored in groups.blocks
-    widths = rank_widths(model, tp, case.placed.whole, columns)
-    bad = {name: width for name, width in widths.items() if not whole(width, group)}
+    columns, tp = stored in groups.blocks, case.placed.tp
+    widths = _widths(case, model, tp, columns)
+    bad = {name: (width, ranks) for name, (width, ranks) in widths.items() if not whole(width, group)}
     if not bad:
         return
-    name, width = next(iter(bad.items()))
-    fits = [
-        n for n in allowed_tensor_parallel(model) if n <= 2 * tp and _whole(model, n, group, columns, case.placed.whole)
-    ]
-    others = "; ".join(f"{other} {wide:g}" for other, wide in bad.items() if other != name)
-    experts = model.experts and not case.placed.whole and _whole(model, tp, group, columns, True)
+    name, (width, ranks) = next(iter(bad.items()))
+    fits = [n for n in allowed_tensor_parallel(model) if n <= 2 * tp and _fits(case, model, n, group, columns)]
+    others = "; ".join(f"{other} {wide:g}" for other, (wide, _) in bad.items() if other != name)
+    experts = model.experts and not case.placed.whole and _fits(case, model, tp, group, columns, whole_experts=True)
+    degree = f"tp {tp}" if ranks == tp else f"tp {tp} x dp {ranks // tp}"
+    cures = [f"tp one of {', '.join(map(str, fits))}"] if fits else []
     yield Hit(
-        f"tp {tp} leaves {width:g} of the {name} on a rank, no multiple of {stored}'s {group}",
-        at=case.deployment.said_at("tp"),
-        detail=f"{width * tp:g} / {tp} = {width:g}; also {others}" if others else f"{width * tp:g} / {tp} = {width:g}",
-        remedy=f"tp one of {', '.join(map(str, fits))}" + (", or expert parallelism" if experts else ""),
+        f"{degree} leaves {width:g} of the {name} on a rank, no multiple of {stored}'s {group}",
+        at=case.deployment.said_at("tp") or case.deployment.said_at("dp"),
+        detail=f"{width * ranks:g} / {ranks} = {width:g}" + (f"; also {others}" if others else ""),
+        remedy=", or ".join([*cures, *(["expert parallelism"] if experts else [])]),
         confidence="certain" if case.deployment.version else "likely",
     )
 
 
-def _whole(model: ModelProfile, tp: int, group: int, columns: bool, experts: bool) -> bool:
-    return all(whole(width, group) for width in rank_widths(model, tp, experts, columns).values())
+def _widths(
+    case: Case, model: ModelProfile, tp: int, columns: bool, whole_experts: bool = False
+) -> dict[str, tuple[float, int]]:
+    """Widths of a rank with the ranks they are cut over: vLLM cuts experts over replicas too, if they are not whole."""
+    whole_experts = whole_experts or case.placed.whole
+    found = {name: (width, tp) for name, width in rank_widths(model, tp, whole_experts, columns).items()}
+    if case.placed.attention_dp > 1:
+        found = {name: cut for name, cut in found.items() if name not in ATTENTION}
+    spread = tp * case.placed.dp
+    if case.deployment.engine == "vllm" and spread > tp and not whole_experts:
+        over = rank_widths(model, spread, whole_experts, columns)
+        found |= {"expert": (over["expert"], spread)} if "expert" in over else {}
+    return found
+
+
+def _fits(case: Case, model: ModelProfile, tp: int, group: int, columns: bool, whole_experts: bool = False) -> bool:
+    return all(whole(width, group) for width, _ in _widths(case, model, tp, columns, whole_experts).values())
 
 
 RULE = Rule(

@@ -9,6 +9,7 @@ from infopt.profiles.engines import version_key
 from infopt.units import format_gib
 
 GIB = 2**30
+LMCACHE, HOST_CACHE_RATIO = "LMCACHE_MAX_LOCAL_CPU_SIZE", 2.0
 SWAP_UNTIL, SWAP_DEFAULT_GIB = "0.8", 4.0
 
 
@@ -63,10 +64,21 @@ def _pinned(case: Case, ranks: int) -> Iterator[tuple[str, float]]:
     swap = value("swap_gib") if value("swap_gib") is not None else SWAP_DEFAULT_GIB if swaps else 0.0
     if swap and swaps:
         yield f"swap space, {ranks} x {swap:g} GiB", swap * GIB * ranks
+    yield from _caches(case, ranks)
     extra = value("kv_transfer")
     said = extra.get("kv_connector_extra_config", {}).get("cpu_bytes_to_use") if isinstance(extra, dict) else None
     if isinstance(said, int | float):
         yield "offloaded cache", float(said)
+
+
+def _caches(case: Case, ranks: int) -> Iterator[tuple[str, float]]:
+    """Second caches in host memory that are sized by the device's, or by a variable."""
+    if case.value("host_cache") and not case.value("kv_offload_gib") and case.plan is not None:
+        ratio = float(case.value("host_cache_ratio") or HOST_CACHE_RATIO)
+        yield f"host cache, {ratio:g} x the device's", ratio * case.plan.memory.kv_pool_bytes_per_gpu * ranks
+    said = str(case.deployment.found.environment.get(LMCACHE, ""))
+    if said.replace(".", "", 1).isdigit():
+        yield f"{LMCACHE}, {ranks} x {said} GB", float(said) * 1e9 * ranks
 
 
 RULE = Rule(

@@ -26,6 +26,7 @@ MODULES = (
     "weights_capability",
     "awq_dtype",
     "cache_type",
+    "cache_capped",
     "block_size",
     "utilization_high",
     "warmup_logits",
