@@ -13,6 +13,7 @@ from infopt.reports.gate_words import (
     missing,
     name_of,
     ordered,
+    path_of,
     subject,
     unreadable,
 )
@@ -47,7 +48,7 @@ def command(kind: str, file: str, line: int, column: int, rule: str, message: st
     >>> command("error", "a,b.yaml", 3, 1, "tight", "50 %")
     '::error file=a%2Cb.yaml,line=3,col=1,title=infopt tight::50 %25'
     """
-    place = "" if file == "-" else f"file={_property(file)},line={line},col={column},"
+    place = "" if file == "-" else f"file={_property(path_of(file))},line={line},col={column},"
     return f"::{kind} {place}title={_property(f'infopt {rule}')}::{_data(message)}"
 
 

@@ -1,6 +1,5 @@
 """A gate as a GitLab code quality report."""
 
-import os.path
 from collections import Counter
 from typing import Any
 
@@ -14,6 +13,7 @@ from infopt.reports.gate_words import (
     mark,
     missing,
     name_of,
+    path_of,
     subject,
     unreadable,
 )
@@ -53,7 +53,7 @@ def _entry(file: str, line: int, rule: str, text: str, severity: str, fingerprin
         "fingerprint": fingerprint,
         "severity": severity,
         "location": {
-            "path": "stdin" if file == "-" else os.path.normpath(file).replace("\\", "/"),
+            "path": path_of(file),
             "lines": {"begin": max(1, line)},
         },
     }

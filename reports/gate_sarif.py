@@ -20,6 +20,7 @@ from infopt.reports.gate_words import (
     fingerprints,
     missing,
     name_of,
+    path_of,
     subject,
     unreadable,
 )
@@ -113,9 +114,7 @@ def _location(file: str, line: int, column: int, deployment: str, path: str) -> 
 
 def _artifact(file: str) -> dict[str, str]:
     """A file below the working directory is relative to the root of the source; standard input has a name only."""
+    uri = quote(path_of(file))
     if file == "-":
-        return {"uri": "stdin"}
-    uri = quote(file.replace("\\", "/"))
-    return (
-        {"uri": f"file://{uri}"} if uri.startswith("/") else {"uri": uri.removeprefix("./"), "uriBaseId": "%SRCROOT%"}
-    )
+        return {"uri": uri}
+    return {"uri": f"file://{uri}"} if uri.startswith("/") else {"uri": uri, "uriBaseId": "%SRCROOT%"}

@@ -1,6 +1,7 @@
 """Words that every output form of a gate shares: counts, titles, places, fingerprints, text that is safe to print."""
 
 import hashlib
+import os.path
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -105,6 +106,11 @@ def missing(one: Checked) -> str:
     """The facts that keep a deployment undetermined, with what settles each."""
     unknown = "; ".join(f"{clean(item.fact)}: {clean(item.settle)}" for item in one.case.unknown)
     return unknown or clean(one.case.refused) or "no plan says whether it fits"
+
+
+def path_of(file: str) -> str:
+    """A file as other programs find it from the working directory: k8s/a.yaml, never ./k8s/a.yaml."""
+    return "stdin" if file == "-" else os.path.normpath(file).replace("\\", "/")
 
 
 def clean(text: str) -> str:

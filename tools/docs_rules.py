@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from infopt.gate.check import Gate, gate
@@ -90,6 +91,7 @@ def policy_of(id: str, kind: str) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
+@cache
 def checked(id: str, kind: str) -> Gate:
     """A fixture of a rule as the gate sees it, run in its folder."""
     path, policy = fixture(id, kind), policy_of(id, kind)
