@@ -62,11 +62,11 @@ class _Page:
         for text in one.case.assumed:
             yield from self._wrapped(f"assumed: {clean(text)}", INDENT)
         for finding in ordered(one.findings):
-            yield from self.finding(finding)
+            yield from self.finding(finding, brief=finding.severity == "note")
         yield ""
 
-    def finding(self, finding: Finding) -> Iterator[str]:
-        """Place, message, the offending line, arithmetic and remedy."""
+    def finding(self, finding: Finding, brief: bool = False) -> Iterator[str]:
+        """Place and message; unless brief, the offending line, arithmetic and remedy too."""
         mark = f"{finding.severity}[{finding.rule}]"
         message, *others = lines_of(finding)
         place = f"{clean(finding.file)}:{finding.line}:{finding.column}:"
@@ -76,6 +76,8 @@ class _Page:
             return
         doubt = "" if finding.confidence == "certain" else f" ({finding.confidence})"
         yield from self._wrapped(f"{place} {mark} {message}{doubt}", INDENT, (mark, COLOURS[finding.severity]))
+        if brief:
+            return
         yield from self._source(finding)
         for line in others:
             yield from self._wrapped(line, DEEPER)

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infopt.cli import run
+from infopt.gate.case import Case
+from infopt.gate.finding import Hit, Rule
 from infopt.gate.rules.registry import rules
 from infopt.reports import gate_github
 from infopt.reports.gate_words import clean
@@ -243,6 +245,23 @@ def test_the_caret_stands_under_the_place(capsys: pytest.CaptureFixture[str], tm
     lines = printed(capsys, str(path)).splitlines()
     (at,) = [number for number, line in enumerate(lines) if line.strip("| ") == "^" and "unheard" in lines[number - 1]]
     assert lines[at - 1][lines[at].index("^") :].startswith(('"--unheard-of', "--unheard-of"))
+
+
+def test_a_note_is_one_message_and_fails_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(case: Case) -> Iterator[Hit]:
+        yield Hit("worth knowing", detail="the arithmetic")
+
+    noted = Rule("noted", "something", "note", "It is so.", "Know it.", check)
+    monkeypatch.setattr("infopt.gate.check.rules", lambda: (noted,))
+    status, text = gated(capsys, "passes.yaml", "--fail-on", "warning")
+    assert status == 0
+    assert "note[noted] worth knowing" in text
+    assert "0 errors, 0 warnings, 1 note" in text
+    assert "the arithmetic" not in text
+    (finding,) = json.loads(printed(capsys, "passes.yaml", "--json"))["findings"]
+    assert (finding["detail"], finding["remedy"]) == ("the arithmetic", "Know it.")
 
 
 # The machine-readable forms
