@@ -39,10 +39,13 @@ SHAPE = re.compile(
     r"|(?<=://)[^\s/@:'\"]*:[^\s/@'\"]+(?=@)|(?i:(?<=bearer )[A-Za-z0-9._~+/=-]{6,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\n]*"
 )
+# A name and what separates it from its value; a space alone separates only an option from its value.
 PAIR = re.compile(
-    r"(?<![\w-])(?P<name>-{0,2}[A-Za-z_][\w.-]{1,80})"
-    r"(?P<separator>[\"'\]]{0,3}[ \t]*[=:][ \t]*|[\"'][ \t]*,[ \t]*|[ \t]+)"
-    r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"?|'[^'\n]*'?|[^\s\"',;&|)}\]]+)"
+    r"(?<![\w-])(?:(?P<option>--[A-Za-z][\w.-]{1,80})(?P<space>[ \t]+)(?!-)"
+    r"|(?P<name>-{0,2}[A-Za-z_][\w.-]{1,80})(?:[\"'\]]{0,3}[ \t]*[=:][ \t]*|[\"'][ \t]*,[ \t]*))"
+)
+VALUE = re.compile(
+    r"\$\{[^}\n]*\}|\$\([^)\n]*\)|\"(?:[^\"\\\n]|\\.)*\"?|'[^'\n]*'?|(?i:(?:bearer|basic)[ \t]+)?[^\s\"',;&|)}\]]+"
 )
 REFERENCE = re.compile(
     r"\$[A-Za-z_]\w*|\$\([^)]*\)|\$\{[^}:]*\}|.*\{\{.*|\$?<.*>|None|null|true|false|\"\"|''", re.DOTALL
@@ -123,11 +126,14 @@ def without_secrets(text: str, nodes: Iterable[Node] = ()) -> tuple[str, Secrets
     for value in placed:
         _strike(lines, value)
     struck = "\n".join(lines)
-    found += [match for match in _of_text(struck) if match != STRUCK]
+    found += [match[0] for match in SHAPE.finditer(struck)]
+    struck = struck_shapes(struck)
+    spans = list(_spans(struck))
+    found += [struck[start:end].strip("\"'") for start, end in spans]
     secrets = secrets_of(found)
     # Placed values are struck out where they stand; of many, not every one is looked for everywhere else.
     elsewhere = Secrets(secrets.values[:MOST_LOOKED_FOR])
-    return elsewhere.said(PAIR.sub(_struck_pair, struck)), secrets
+    return elsewhere.said(_without(struck, spans)), secrets
 
 
 def _strike(lines: list[str], value: Text) -> None:
@@ -176,21 +182,14 @@ def _value(node: Node) -> Iterator[Text]:
         yield node
 
 
-def _of_text(text: str) -> Iterator[str]:
-    """Secrets in plain text: `NAME=value`, `--option value`, and by shape."""
-    yield from (match[0] for match in SHAPE.finditer(text))
-    for match in PAIR.finditer(text):
-        if _is_pair(match):
-            yield match["value"].strip("\"'")
-
-
 def redacted(text: str) -> str:
     """A text without what looks like a secret; a last guard, for `Secrets.said` knows the values themselves.
 
     >>> redacted("HF_TOKEN=hunter2 --max-model-len=8192")
     'HF_TOKEN=[redacted] --max-model-len=8192'
     """
-    return PAIR.sub(lambda match: _struck_pair(match) if match["separator"].strip() else match[0], struck_shapes(text))
+    shapeless = struck_shapes(text)
+    return _without(shapeless, _spans(shapeless, spaced=False))
 
 
 def struck_shapes(text: str) -> str:
@@ -198,13 +197,26 @@ def struck_shapes(text: str) -> str:
     return SHAPE.sub(STRUCK, text)
 
 
-def _is_pair(match: re.Match[str]) -> bool:
-    """Whether a pair is of a secret: a space alone separates only an option from its value."""
-    name, separator, value = match["name"], match["separator"], match["value"].strip("\"'")
-    if not separator.strip() and (not name.startswith("--") or value.startswith("-")):
-        return False
-    return secret_name(name) and bool(value) and value != STRUCK and not REFERENCE.fullmatch(value)
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text with spans of it struck out."""
+    pieces, done = [], 0
+    for start, end in spans:
+        pieces += [text[done:start], STRUCK]
+        done = end
+    return "".join([*pieces, text[done:]])
 
 
-def _struck_pair(match: re.Match[str]) -> str:
-    return f"{match['name']}{match['separator']}{STRUCK}" if _is_pair(match) else match[0]
+def _spans(text: str, spaced: bool = True) -> Iterator[tuple[int, int]]:
+    """Where values of secret names stand, from left to right."""
+    position = 0
+    while match := PAIR.search(text, position):
+        position = match.end()
+        if (match["space"] and not spaced) or not secret_name(match["option"] or match["name"]):
+            continue
+        value = VALUE.match(text, position)
+        if value is None:
+            continue
+        position = value.end()
+        plain = value[0].strip("\"'")
+        if plain and plain != STRUCK and not REFERENCE.fullmatch(plain):
+            yield value.span()
