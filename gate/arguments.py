@@ -16,7 +16,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import Problem, Setting
 from infopt.gate.engines import DATA
-from infopt.gate.environment import unresolved
+from infopt.gate.environment import templates, unresolved
 from infopt.gate.found import Argument
 from infopt.profiles.flag_data import engines_with_tables, flag_table
 from infopt.profiles.flag_tables import Answer, lookup, parse_engine_int
@@ -196,15 +196,17 @@ class _Reader:
 
     def _set(self, flag: str, value: str, negated: bool, at: Argument, key: str = "") -> None:
         known = self.known.flags[flag]
-        if (names := unresolved(value)) and known.read != "json":
-            message = f"{flag} is set by {', '.join(f'${name}' for name in names)}, which the file does not define"
-            self.problems.append(Problem("unresolved", message, at))
+        names = [*(f"${name}" for name in unresolved(value)), *templates(value)]
+        message = f"{flag} is set by {', '.join(names)}, which the file does not define"
+        if names and known.read != "json":
+            self.problems.append(Problem("unresolved", message, at, setting=known.setting))
             return
         try:
             read: Any = not negated if known.read == "switch" else self._read(flag, known.read, value)
         except (InfoptError, ValueError) as error:
             detail = str(error) if isinstance(error, InfoptError) else f"{value!r} is not a value of {flag}"
-            self.problems.append(Problem("bad-value", f"{flag}: {detail}", at))
+            kind, said = ("unresolved", message) if names else ("bad-value", f"{flag}: {detail}")
+            self.problems.append(Problem(kind, said, at, setting=known.setting))
             return
         if key:
             before = self.settings.get(known.setting)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from infopt.errors import InfoptError
+from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
-from infopt.gate.deployment import Deployment, Unknown
+from infopt.gate.deployment import DECISIVE, Deployment, Unknown
 from infopt.gate.models import model_named
 from infopt.gate.placing import Placement, asked_devices, context_of, granted_devices, placement_of
 from infopt.gate.policy import Policy
@@ -71,7 +71,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
     device = device and replace(device, gpus=None)
     made, refused, shortened = None, "", None
     if model is not None and device is not None and not _blocking(unknown):
-        made, refused, shortened = _plan(deployment, model, device, assumed)
+        made, refused, shortened = _plan(deployment, model, device, unknown, assumed)
     return Case(
         deployment=deployment,
         policy=policy,
@@ -94,7 +94,7 @@ def needed_devices(deployment: Deployment) -> int:
 
 
 def _blocking(unknown: list[Unknown]) -> bool:
-    return any(item.fact in ("engine", "model", "GPU type", "weights") for item in unknown)
+    return any(item.fact in ("engine", "model", "GPU type", "weights", *DECISIVE.values()) for item in unknown)
 
 
 def _model(deployment: Deployment, unknown: list[Unknown], assumed: list[str]) -> ModelProfile | None:
@@ -144,7 +144,11 @@ def _labelled(label: str) -> HardwareChoice | None:
 
 
 def _plan(
-    deployment: Deployment, model: ModelProfile, device: HardwareChoice, assumed: list[str]
+    deployment: Deployment,
+    model: ModelProfile,
+    device: HardwareChoice,
+    unknown: list[Unknown],
+    assumed: list[str],
 ) -> tuple[Plan | None, str, int | None]:
     """The plan; why no engine runs it; the context that did not fit, where the engine takes a shorter one."""
     try:
@@ -154,5 +158,8 @@ def _plan(
         if made.fits is False and context.shortens and 0 < longest < made.scenario.context_tokens:
             return planned(deployment, model, device, longest, []), "", made.scenario.context_tokens
         return made, "", None
+    except UndeterminedError as error:
+        unknown.append(Unknown("memory", f"{error}"))
+        return None, "", None
     except InfoptError as error:
         return None, str(error), None

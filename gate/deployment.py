@@ -11,6 +11,19 @@ Severity = Literal["error", "warning", "note"]
 Confidence = Literal["certain", "likely", "possible"]
 
 
+# Settings without which nobody can say what fits, and what the fact is called.
+DECISIVE = {
+    "tp": "tensor parallel",
+    "pp": "pipeline parallel",
+    "dp": "data parallel",
+    "ep": "expert parallel",
+    "context_tokens": "length limit",
+    "utilization": "utilization",
+    "quantization": "weight format",
+    "kv": "KV cache format",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A setting of the engine by our name for it ("tp", "context_tokens", ...) in base units.
@@ -28,13 +41,15 @@ class Setting:
 class Problem:
     """An argument that this engine at this version does not take as written.
 
-    kind  unknown, removed, not-yet, ambiguous, bad-value, form, undetermined
+    kind     unknown, removed, not-yet, ambiguous, bad-value, form, undetermined, unresolved
+    setting  our name of what an unresolved value would have set
     """
 
     kind: str
     message: str
     argument: Argument
     remedy: str = ""
+    setting: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ _REFERENCE = re.compile(
     r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
 )
 
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _OPEN = re.compile(
     r"\$\(([A-Za-z_][\w.-]*)\)|\$\{[#!]?(\w+)[^}]*\}|\$([A-Za-z_]\w*|[0-9@*#])|\$(\([^()]*\)?)|`([^`]*`?)"
 )
@@ -43,6 +44,15 @@ def unresolved(text: str) -> list[str]:
     ['TP', 'N', '1', '(nproc --all)']
     """
     return [next(name for name in match.groups() if name) for match in _OPEN.finditer(text)]
+
+
+def templates(text: str) -> list[str]:
+    """Templates that are still in a text.
+
+    >>> templates("--tp={{ .Values.tp }}")
+    ['{{ .Values.tp }}']
+    """
+    return _TEMPLATE.findall(text)
 
 
 def _value(match: re.Match[str], known: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ the depth are bounded. A block scalar remembers where each of its lines stands, 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -253,3 +253,20 @@ def walk(node: Node) -> Iterator[Node]:
             seen.add(id(here))
             stack.extend(reversed(list(here.values()) if isinstance(here, dict) else here))
         yield here
+
+
+def changed(node: Node, change: Callable[[Text], Text], done: dict[int, Node] | None = None) -> Node:
+    """A tree with every key and scalar changed; an alias stays one object, so that nothing grows."""
+    done = {} if done is None else done
+    if isinstance(node, Text):
+        return change(node)
+    if not isinstance(node, dict | list):
+        return node
+    if id(node) not in done:
+        made: Node = {} if isinstance(node, dict) else []
+        done[id(node)] = made
+        if isinstance(node, dict):
+            made.update({changed(key, change): changed(value, change, done) for key, value in node.items()})
+        else:
+            made.extend(changed(value, change, done) for value in node)
+    return done[id(node)]

@@ -6,7 +6,7 @@ Other files are looked at only where something asks for a kind of object, and on
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from infopt.errors import InfoptError
-from infopt.gate.nodes import Node, Text, at, documents, get, items, mapping, text
+from infopt.gate.nodes import Node, Text, at, changed, documents, get, items, mapping, text
 
 # A tree with more files than this is not searched for the other half of an object.
 MOST_FILES = 5_000
@@ -54,21 +54,9 @@ class Outside(dict[str, Text]):
         return (*objects_of(self.nodes, kind), *self.tree.objects(kind))
 
 
-def placed_at(node: Node, place: Text, done: dict[int, Node] | None = None) -> Node:
+def placed_at(node: Node, place: Text) -> Node:
     """An object of another file as this file refers to it: every text stands where the reference does."""
-    done = {} if done is None else done
-    if isinstance(node, Text):
-        return at(node, place.line, place.column)
-    if not isinstance(node, dict | list):
-        return node
-    if id(node) not in done:
-        made: Node = {} if isinstance(node, dict) else []
-        done[id(node)] = made
-        if isinstance(node, dict):
-            made.update({placed_at(key, place, done): placed_at(value, place, done) for key, value in node.items()})
-        else:
-            made.extend(placed_at(value, place, done) for value in node)
-    return done[id(node)]
+    return changed(node, lambda value: at(value, place.line, place.column))
 
 
 def shown_path(outside: Mapping[str, Text], otherwise: str) -> str:

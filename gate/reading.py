@@ -1,7 +1,7 @@
 """From files to deployments: what is read, by which reader, and what could not be read."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from infopt.errors import InfoptError
@@ -10,7 +10,7 @@ from infopt.gate import nim
 from infopt.gate.addresses import is_place, model_name
 from infopt.gate.arguments import of_variables
 from infopt.gate.config_files import parse_with_file
-from infopt.gate.deployment import Deployment, Setting, Unknown
+from infopt.gate.deployment import DECISIVE, Deployment, Problem, Setting, Unknown
 from infopt.gate.engines import Call, call, version_of_image
 from infopt.gate.finding import Finding
 from infopt.gate.found import Found
@@ -44,9 +44,10 @@ from infopt.gate.readers import (
 )
 from infopt.gate.readers import nim as nim_forms
 from infopt.gate.secrets import Secrets, without_secrets
-from infopt.gate.templates import template_error, unparsed_template
+from infopt.gate.templates import PRESET, template_error, unparsed_template
 
 MOST_BYTES = 10_000_000
+MOST_CONTAINERS, MOST_ARGUMENTS = 1_000, 10_000
 READERS = (
     kubernetes,
     production_stack,
@@ -91,11 +92,13 @@ def files_of(paths: Sequence[str]) -> Iterator[str]:
         if path == "-" or not os.path.isdir(path):
             yield path
             continue
-        for folder, folders, names in os.walk(path, followlinks=False):
+        closed: list[OSError] = []
+        for folder, folders, names in os.walk(path, onerror=closed.append, followlinks=False):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
             for name in sorted(names):
                 if wanted(name):
                     yield os.path.join(folder, name)
+        yield from (str(error.filename) for error in closed)
 
 
 def text_of(path: str, standard_input: str | None = None) -> str:
@@ -104,6 +107,8 @@ def text_of(path: str, standard_input: str | None = None) -> str:
         return _decoded((standard_input or "").encode("utf-8", "surrogateescape"), "standard input")
     try:
         status = os.stat(path)
+        if os.path.isdir(path):
+            os.scandir(path).close()
         if not os.path.isfile(path):
             raise InfoptError(f"{path}: is no file")
         if status.st_size > MOST_BYTES:
@@ -167,13 +172,23 @@ def _content(path: str, content: str, tree: Tree | None) -> tuple[list[Node], di
         if is_tree(path) or (path == "-" and not found):
             raise
         return [], {}, Outside({}, (), tree, path), found
-    refused = {id(node): why for node in nodes if (why := template_error(node, path))}
+    refused = {id(node): why for node in nodes if _serves(node) and (why := template_error(node, path))}
     outside = Outside(config_maps(nodes), nodes, tree, path)
-    found = [one for node in nodes if id(node) not in refused for one in found_in(node, outside)]
-    known = bool(found or refused) or any(reader.recognises(node) for node in nodes for reader in READERS)
-    if not known and not is_tree(path):
+    every = (one for node in nodes if id(node) not in refused for one in found_in(node, outside))
+    found = list(_bounded(path, every))
+    if not found and not is_tree(path) and not any(_serves(node) for node in nodes):
         found = found_in_text(path, content)
     return nodes, refused, outside, found
+
+
+def _bounded(path: str, found: Iterable[Found]) -> Iterator[Found]:
+    """What was found, as far as a file of deployments goes."""
+    for count, one in enumerate(found):
+        if count >= MOST_CONTAINERS:
+            raise InfoptError(f"{path}: more than {MOST_CONTAINERS:,} containers; split the file")
+        if len(one.arguments) > MOST_ARGUMENTS:
+            raise InfoptError(f"{path}:{one.line}: more than {MOST_ARGUMENTS:,} arguments")
+        yield one
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +209,11 @@ def given(policy: Policy, overrides: Overrides, path: str, name: str) -> Given:
     facts = policy.said(path, name)
     options = (("model", "--model"), ("engine_version", "--engine-version"), ("gpu", "--gpu"))
     return facts | {fact: (value, option) for fact, option in options if (value := getattr(overrides, fact))}
+
+
+def _serves(node: Node) -> bool:
+    """Whether a document is one that holds servers; templates in any other are somebody else's."""
+    return get(node, "kind") == PRESET or any(reader.recognises(node) for reader in READERS)
 
 
 def found_in(node: Node, outside: Outside) -> Iterator[Found]:
@@ -234,7 +254,7 @@ def deployment(path: str, found: Found, facts: Given, outside: Mapping[str, Text
     parsed, elsewhere = parse_with_file(started.engine, version, found, arguments, outside, path)
     model = _model(found, parsed.settings, facts)
     unknown = [Unknown(fact, where) for fact, where in found.missing if _matters(fact, parsed.settings, model)]
-    unknown += elsewhere
+    unknown += [*elsewhere, *_unsaid(parsed.problems, parsed.settings)]
     if version is None and all(one.fact != "engine version" for one in unknown):
         unknown.append(Unknown("engine version", "an image tag with a version, or --engine-version"))
     return Deployment(
@@ -271,6 +291,13 @@ def _model(found: Found, settings: Mapping[str, Setting], facts: Given) -> str |
         # A folder on the command line holds what the form's own key names.
         return of_form if of_form is not None and is_place(of_line) and not is_place(of_form) else of_line
     return of_form
+
+
+def _unsaid(problems: Sequence[Problem], settings: Mapping[str, Setting]) -> Iterator[Unknown]:
+    """Settings that decide what fits, whose value a variable or a template would say."""
+    for problem in problems:
+        if problem.kind == "unresolved" and problem.setting in DECISIVE and problem.setting not in settings:
+            yield Unknown(DECISIVE[problem.setting], f"{problem.message}: its value")
 
 
 def _matters(fact: str, settings: Mapping[str, Setting], model: str | None) -> bool:

@@ -14,6 +14,7 @@ ACTION = re.compile(
     r"|\(\s*(?:include|index|toYaml)\b|\$[A-Za-z_]\w*\s*(?::?=|\.|\||-?\}\})|/\*"
     r"|\.(?:Values|Release|Chart|Capabilities|Template|Files|Spec|ObjectMeta|GlobalConfig)\b)"
 )
+BARE = re.compile(r"[^'\"#{]*\{\{")
 # An object that no reader knows, and is refused all the same: KServe's own presets.
 PRESET = "LLMInferenceServiceConfig"
 _KSERVE = "serving.kserve.io/"
@@ -45,13 +46,16 @@ def _scalars(node: Node) -> Iterator[Text]:
 
 
 def unparsed_template(content: str, name: str) -> str:
-    """The one line for a text that is no YAML because it is a template, "" where it is none."""
-    match = ACTION.search(content)
-    if match is None:
-        return ""
-    line = content.count("\n", 0, match.start()) + 1
-    column = match.start() - content.rfind("\n", 0, match.start())
-    return f"{name}:{line}:{column}: is a template: render it first: helm template . | infopt gate -"
+    """The one line for a text that is no YAML because it is a template, "" where it is none.
+
+    Only what stands outside quotes keeps a text from being YAML.
+    """
+    for number, line in enumerate(content.splitlines(), start=1):
+        if "{{" in line and BARE.match(line) and (match := ACTION.search(line)):
+            return (
+                f"{name}:{number}:{match.start() + 1}: is a template: render it first: helm template . | infopt gate -"
+            )
+    return ""
 
 
 def _advice(node: Node) -> str:

@@ -501,6 +501,11 @@ def test_what_is_no_yaml_because_it_is_a_template_is_called_one(body: str) -> No
     assert found.error.startswith(f"-:{1 + body[: body.index('{{')].count(chr(10))}:")
 
 
+def test_texts_that_are_no_yaml_for_another_reason_say_it() -> None:
+    found = read('a: "{{ .Values.x }}"\nb: c: d\n')
+    assert found.error == "-:2:5: not readable as YAML: mapping values are not allowed in this context"
+
+
 def test_braces_that_are_no_template_are_read(tmp_path: Path) -> None:
     chat = "{% for m in messages %}{{ m.content }}{% endfor %}"
     one = only(dedent(RENDERED).replace('"16000"]', f'"16000", --chat-template, "{chat}"]'))
@@ -511,3 +516,33 @@ def test_braces_that_are_no_template_are_read(tmp_path: Path) -> None:
     assert read(alerts).error == ""
     maps = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: "{{ .Values.x }}"}\n'
     assert read(maps).error == ""
+
+
+def test_decisive_settings_that_a_template_would_say_are_unknown() -> None:
+    limit = "    multinode: true\n" + MODELSERVICE.replace("{{ .Values.tokens }}", "{{ .Values.global.tokens }}")
+    found = gate(["-"], Policy(hardware="h200"), Overrides(), dedent(limit))
+    (one,) = found.checked
+    assert one.verdict == "undetermined"
+    assert [u.fact for u in one.case.unknown] == ["length limit", "engine version"]
+    assert "{{ .Values.global.tokens }}" in one.case.unknown[0].settle
+    degree = dedent(RENDERED).replace('--tensor-parallel-size, "2"', '--tensor-parallel-size, "$(TP)"')
+    (one,) = gate(["-"], Policy(hardware="h200"), Overrides(), degree).checked
+    assert one.verdict == "undetermined"
+    assert "tensor parallel" in [u.fact for u in one.case.unknown]
+    assert not any(finding.rule == "gpus-granted" for finding in one.findings)
+
+
+def test_values_in_settings_that_take_json_may_be_templates() -> None:
+    config = """["--kv-transfer-config", '{"kv_role": "kv_both", "n": {{ .Values.global.n }}}']"""
+    one = only(MODELSERVICE.replace('["--max-model-len", "{{ .Values.tokens }}"]', config))
+    assert [problem.kind for problem in one.problems] == ["unresolved"]
+
+
+def test_what_the_same_values_multiply_stays_small() -> None:
+    many = "".join("{{ .Values.b }}" for _ in range(20))
+    content = MODELSERVICE.replace("{{ .Values.tokens }}", "{{ .Values.a }}")
+    one = only(
+        content.rstrip(" ")
+        + f"    a: '{many}'\n    b: '{many.replace('.b', '.c')}'\n    c: '{many.replace('.b', '.a')}'\n"
+    )
+    assert max(len(argument.text) for argument in one.found.arguments) < 20_001

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from infopt.frozen import dataclass
 from infopt.gate.found import Argument, argument_of, switch_of
-from infopt.gate.nodes import Node, Text, at, boolean, get, mapping, text
+from infopt.gate.nodes import Node, Text, at, boolean, changed, get, mapping, text
 from infopt.records import Record
 
 REFERENCE = re.compile(r"\{\{-?\s*\.Values\.([A-Za-z_][\w.-]*)\s*(?:\|\s*(?:quote|toString)\s*)?-?\}\}")
 MOST_ROUNDS = 4
-MOST_CHARACTERS = 100_000
+MOST_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +54,17 @@ def rendered(value: Text, values: Mapping[str, Node]) -> Text:
     """A string with the chart's own values in place of `{{ .Values.x }}`."""
     made = str(value)
     for _ in range(MOST_ROUNDS):
-        if "{{" not in made or len(made) > MOST_CHARACTERS:
+        if "{{" not in made:
             break
         made = REFERENCE.sub(lambda match: str(text(get(values, match[1])) or match[0]), made)
+        if len(made) > MOST_CHARACTERS:
+            return value
     return at(made, value.line, value.column, value.style)
 
 
-def rendered_all(node: Node, values: Mapping[str, Node], done: dict[int, Node] | None = None) -> Node:
-    """A tree with every string rendered; an alias stays one object, so that nothing grows."""
-    done = {} if done is None else done
-    if isinstance(node, Text):
-        return rendered(node, values)
-    if not isinstance(node, dict | list):
-        return node
-    if id(node) not in done:
-        made: Node = {} if isinstance(node, dict) else []
-        done[id(node)] = made
-        if isinstance(node, dict):
-            made.update({key: rendered_all(value, values, done) for key, value in node.items()})
-        else:
-            made.extend(rendered_all(value, values, done) for value in node)
-    return done[id(node)]
+def rendered_all(node: Node, values: Mapping[str, Node]) -> Node:
+    """A tree with every string rendered."""
+    return changed(node, lambda value: rendered(value, values))
 
 
 def options_of(section: Mapping[str, Node], keys: Mapping[str, Key], path: str) -> Iterator[Argument]:

@@ -5,12 +5,13 @@ container, with what the predictor says over it, is what runs. A runtime that no
 whose model is elsewhere. The other half may stand in another file of the same tree.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from infopt.gate.addresses import model_name
 from infopt.gate.found import UNKNOWN, Found
-from infopt.gate.nodes import Node, Text, at, boolean, get, integer, items, mapping, text
+from infopt.gate.nodes import Node, Text, at, boolean, changed, get, integer, items, mapping, text
 from infopt.gate.outside import Outside, placed_at
 from infopt.gate.readers.kubernetes import found
 from infopt.gate.readers.pods import DEVICE_RESOURCES, Container, containers, items_of, line_of
@@ -21,8 +22,8 @@ CONTAINER = "kserve-container"
 # Formats whose runtime comes with KServe or names the engine (kserve/kserve config/runtimes).
 FORMATS = {"huggingface": "huggingfaceserver", "vllm": "vllm"}
 JOINED = ("args", "env", "volumeMounts")
-# Where the storage initializer puts what a storageUri names.
-MOUNT = "/mnt/models"
+# What the controller puts into a runtime itself.
+NAME = re.compile(r"\{\{\s*\.Name\s*\}\}")
 
 
 def recognises(document: Node) -> bool:
@@ -49,7 +50,7 @@ def _service(document: Node, outside: Outside) -> Iterator[Found]:
         runtime = placed_at(runtime, reference)
     pod = _joined(mapping(get(runtime, "spec")), predictor)
     replicas = integer(predictor.get("minReplicas"))
-    for container in containers(pod, "spec.predictor", outside):
+    for container in containers(_filled(pod, name), "spec.predictor", outside):
         made = found(container, name, "KServe InferenceService", replicas=max(1, replicas or 1))
         made = _with_workers(made, mapping(pod.get("workerSpec")))
         if model and runtime is None:
@@ -61,12 +62,17 @@ def _service(document: Node, outside: Outside) -> Iterator[Found]:
 def _alone(document: Node, outside: Outside) -> Iterator[Found]:
     """A runtime by itself; what it serves, and on how much, its InferenceService says."""
     spec = mapping(get(document, "spec"))
-    for container in containers(spec, "spec", outside):
+    for container in containers(_filled(spec, _name(document)), "spec", outside):
         made = _with_workers(
             found(container, _name(document), str(get(document, "kind"))), mapping(spec.get("workerSpec"))
         )
         missing = (("model", "the InferenceService that uses this runtime, or --model"),)
         yield replace(made, missing=(*made.missing, *missing))
+
+
+def _filled(pod: Mapping[str, Node], name: str) -> Node:
+    """A pod with what the controller puts for `{{.Name}}`: the service's name."""
+    return changed(dict(pod), lambda value: at(NAME.sub(lambda _: name, value), value.line, value.column, value.style))
 
 
 def _name(document: Node) -> str:

@@ -9,7 +9,7 @@ from infopt.gate.found import Argument
 
 def check(case: Case) -> Iterator[Hit]:
     """More asked for than granted stops the engine; fewer leaves devices idle."""
-    if case.granted is None or case.granted == case.needed:
+    if case.granted is None or case.granted == case.needed or any(u.fact.endswith(" parallel") for u in case.unknown):
         return
     product, at = _product(case), _at(case)
     if case.needed > case.granted:
