@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.errors import InfoptError
+from infopt.errors import InfoptError, UndeterminedError
 from infopt.gate.beside import beside_bytes, draft_said
 from infopt.gate.deployment import Deployment
 from infopt.gate.engines import DATA
 from infopt.gate.placing import context_of, placement_of
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.memory import memory_ledger
-from infopt.profiles.engines import ENGINES, load_engine, version_key
+from infopt.profiles.engines import ENGINES, engine_names, load_engine, version_key
 from infopt.profiles.formats import format_name, load_kv_format
 from infopt.profiles.geometry import LayerRun, ModelProfile
 from infopt.records import names_in, read_yaml
@@ -103,6 +103,8 @@ def _record(deployment: Deployment, assumed: list[str]) -> tuple[str, str]:
         other, at, _ = STAND_INS[engine]
         assumed.append(f"memory of {engine} by the rule of {other}: no record of its own")
         return other, at
+    if engine not in engine_names():
+        raise UndeterminedError(f"memory of {engine} is described by no record")
     if version is None:
         version = load_engine(engine)[1]
         assumed.append(f"{engine} {version}: no version in the file")
@@ -171,7 +173,11 @@ def _format(deployment: Deployment, setting: str, kind: str) -> str | None:
     known = _formats()[kind]
     if asked in known:
         return known[asked]
-    return format_name(str(asked), kind)
+    try:
+        return format_name(str(asked), kind)
+    except InfoptError as error:
+        flag = deployment.settings[setting].flag
+        raise UndeterminedError(f"how many bits {flag} {asked} takes is not known") from error
 
 
 def _cache_format(deployment: Deployment) -> str | None:

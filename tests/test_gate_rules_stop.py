@@ -317,3 +317,11 @@ def test_the_wider_of_two_cache_types_counts(tmp_path: Path) -> None:
     assert one.case.plan is not None
     assert both.case.plan is not None
     assert (one.case.plan.scenario.kv_format, both.case.plan.scenario.kv_format) == ("fp16", "q8_0")
+
+
+def test_a_format_nobody_described_is_unknown_and_no_failure(tmp_path: Path) -> None:
+    args = ("--model", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192", "--quantization", "torchao")
+    one = pod(tmp_path, *args)
+    assert one.verdict == "undetermined"
+    assert "memory" in {u.fact for u in one.case.unknown}
+    assert "placement" not in said(one)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from infopt.boundaries.weight_kernels import kernels
+from infopt.errors import InfoptError
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.requests import weights_of
@@ -20,7 +21,7 @@ def check(case: Case) -> Iterator[Hit]:
     model, groups = case.model, kernels().groups
     if model is None or case.deployment.engine not in groups.engines:
         return
-    stored = model.quantization.format if model.quantization is not None else weights_of(case.deployment, model)
+    stored = _stored(case, model)
     group = groups.weights.get(stored or "")
     if stored is None or group is None or stored in PADDED:
         return
@@ -42,6 +43,16 @@ def check(case: Case) -> Iterator[Hit]:
         remedy=", or ".join([*cures, *(["expert parallelism"] if experts else [])]),
         confidence="certain" if case.deployment.version else "likely",
     )
+
+
+def _stored(case: Case, model: ModelProfile) -> str | None:
+    """Format of the weights, None where it is not known."""
+    if model.quantization is not None:
+        return model.quantization.format
+    try:
+        return weights_of(case.deployment, model)
+    except InfoptError:
+        return None
 
 
 def _widths(

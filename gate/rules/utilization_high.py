@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
-from infopt.gate.budget import GIB, outside
+from infopt.gate.budget import GIB, Outside, outside
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.found import Argument
+from infopt.profiles.engines import version_key
+
+ASKED_FROM = "0.8"
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -29,9 +32,15 @@ def check(case: Case) -> Iterator[Hit]:
         detail=f"CUDA context and libraries {out.context / GIB:.2f} GiB{graphs}, warm-up "
         f"{out.logits / GIB:.2f} GiB at once",
         remedy=f"--gpu-memory-utilization {min(s.engine.utilization, 0.95):g}; a display or another process needs more",
-        severity="error" if out.spare < 0 and s.engine.known else "warning",
+        severity="error" if _refused(case, out) else "warning",
         confidence="likely",
     )
+
+
+def _refused(case: Case, out: Outside) -> bool:
+    """Newer versions ask for their share to be free at start, when their own context is there already."""
+    version = case.deployment.version
+    return version is not None and version_key(version) >= version_key(ASKED_FROM) and out.left < out.context
 
 
 def _limit(case: Case) -> str:

@@ -16,8 +16,9 @@ def check(case: Case) -> Iterator[Hit]:
     out = outside(case)
     if out is None or case.plan is None or version_key(case.plan.scenario.engine_version) < version_key(FROM):
         return
-    s = case.plan.scenario
-    if out.spare >= out.logits:
+    s, said = case.plan.scenario, case.deployment.said_at
+    # Defaults start: what the file asks for is in question.
+    if out.spare >= out.logits or not (said("utilization") or said("max_num_seqs")):
         return
     sequences = min(s.max_num_seqs, s.max_num_batched_tokens)
     fits = max(1, int(max(0.0, out.spare) // (s.model.vocab * 4)))

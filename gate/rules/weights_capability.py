@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from infopt.boundaries.weight_kernels import kernels, storage_only
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.found import Argument
 from infopt.profiles.engines import in_versions
 
 FOUR_BIT_FLOATS = frozenset({"nvfp4", "mxfp4"})
@@ -21,7 +22,7 @@ def check(case: Case) -> Iterator[Hit]:
     own = [row for row in rows if in_versions(s.engine_version, row.since, row.until) and device.vendor in row.vendors]
     named = device.name or device.id
     if rows and not own and device.vendor in kernels().vendors_read:
-        yield Hit(f"{engine} {s.engine_version} has no kernels for {name} weights on {named}", at=at)
+        yield _absent(case, f"{name} weights on {named}", at)
         return
     least = min((row.capability_from for row in own if row.capability_from is not None), default=None)
     if least is not None and capability is not None and capability < least:
@@ -39,6 +40,22 @@ def check(case: Case) -> Iterator[Hit]:
             severity="warning" if name == "nvfp4" else "note",
             remedy="an int4 or FP8 checkpoint for this device",
         )
+
+
+def _absent(case: Case, what: str, at: Argument | None) -> Hit:
+    """No row has the format on this vendor's devices: refused, unless the engine takes it outside its own table."""
+    assert case.plan is not None
+    s, said = case.plan.scenario, case.deployment
+    for row in kernels().unlisted:
+        if said.engine in row.engines and s.weight_format in row.formats and s.accelerator.vendor in row.vendors:
+            message = f"{said.engine} does not list {what} among what it supports, and loads them"
+            return Hit(message, at=at, detail=row.source, severity="warning", confidence="possible")
+    return Hit(
+        f"{said.engine} {s.engine_version} has no kernels for {what}",
+        at=at,
+        severity=None if said.version else "warning",
+        confidence="certain" if said.version else "likely",
+    )
 
 
 RULE = Rule(
