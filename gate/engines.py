@@ -2,10 +2,11 @@
 
 import re
 from bisect import bisect_left
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from pathlib import Path
 
 from pydantic import Field
@@ -60,7 +61,10 @@ LAUNCHERS = frozenset(
 MOST_LAUNCHER_WORDS = 40
 # A script of a script of a script is nobody's deployment.
 MOST_SHELLS = 3
-MOST_VALUE_CHARACTERS = 20_000
+MOST_VALUE_CHARACTERS = 8_000
+MOST_EXPANDED_CHARACTERS = 500_000
+MOST_COMMANDS = 20_000
+MOST_SCRIPT_CHARACTERS = 1_000_000
 MOST_PROGRAM_WORDS = 6
 PARALLEL = re.compile(r"--?(tp|pp|world[-_]size|(tp|pp)[-_]size|(tensor|pipeline)[-_]parallel[-_]size)\b")
 
@@ -233,43 +237,59 @@ class Line:
     exported: Mapping[str, str]
 
 
+class _Expansion:
+    """Variables put in place, with a bound on the text of a whole script."""
+
+    def __init__(self) -> None:
+        self.room = MOST_EXPANDED_CHARACTERS
+
+    def of(self, text: str, known: Mapping[str, str]) -> str:
+        """The text with what is known in place; as it is once the room is used up."""
+        if "$" not in text or self.room <= 0:
+            return text
+        made = expanded(text, known)
+        self.room -= len(text) + len(made)
+        return made
+
+    def assigned(self, name: str, value: str, known: Mapping[str, str]) -> str:
+        """The value of an assignment; what it adds to itself before it has a value is added to nothing."""
+        text = self.of(value, known)[:MOST_VALUE_CHARACTERS]
+        if "$" in text and name in unresolved(text) and text not in (f"${name}", f"${{{name}}}"):
+            text = re.sub(rf"\$\{{{name}(\[@\])?\}}|\${name}\b", "", text)
+        return text
+
+
 def lines_of(script: Argument, variables: Mapping[str, str]) -> Iterator[Line]:
-    """The commands of a script in order, with what it has assigned up to there."""
+    """The commands of a script in order; what is known of variables is that up to the line, and changes after it."""
+    if len(script.text) > MOST_SCRIPT_CHARACTERS:
+        return
     known, exported = dict(variables), dict(variables)
     places = [match.start() for match in re.finditer("\n", script.text)]
-    for command in commands(script.text):
+    expansion = _Expansion()
+    for command in islice(commands(script.text), MOST_COMMANDS):
         assigned: dict[str, str] = {}
+        around = ChainMap(assigned, known) if command.assigned else known
         for name, value in command.assigned.items():
-            assigned[name] = _assigned(name, value, {**known, **assigned} if assigned else known)
-        if not command.words:
-            known |= assigned
+            assigned[name] = expansion.assigned(name, value, around)
+        words = tuple(_words(script, command, around, places, expansion))
+        if words:
+            yield Line(words, command, known, {**exported, **assigned} if assigned else exported)
         if command.exported:
             exported |= assigned
-        else:
-            exported |= {name: value for name, value in assigned.items() if name in exported and not command.words}
-        words = tuple(_words(script, command, {**known, **assigned} if assigned else known, places))
-        if words:
-            yield Line(words, command, dict(known), {**exported, **assigned})
+        if not command.words:
+            known |= assigned
+            exported |= {name: value for name, value in assigned.items() if name in exported}
 
 
-def _assigned(name: str, value: str, known: Mapping[str, str]) -> str:
-    """The value of an assignment; what it adds to itself before it has a value is added to nothing."""
-    text = expanded(value, known)
-    if name in unresolved(text) and text not in (f"${name}", f"${{{name}}}"):
-        text = re.sub(rf"\$\{{{name}(\[@\])?\}}|\${name}\b", "", text)
-    return text[:MOST_VALUE_CHARACTERS]
-
-
-def _words(script: Argument, command: Command, known: Mapping[str, str], places: Sequence[int]) -> Iterator[Argument]:
+def _words(
+    script: Argument, command: Command, known: Mapping[str, str], places: Sequence[int], expansion: _Expansion
+) -> Iterator[Argument]:
     """The words of a command with their places; a variable of several words is several, unless it is in quotes."""
     for word in command.words:
-        text = word.text if word.raw or "$" not in word.text else expanded(word.text, known)
+        text = word.text if word.raw else expansion.of(word.text, known)
         line, column = _place(script, word.offset, places)
-        if (
-            word.text.startswith("$")
-            and (not word.quoted or word.text.endswith(("[@]}", "[*]}")))
-            and text != word.text
-        ):
+        several = word.text.startswith("$") and (not word.quoted or word.text.endswith(("[@]}", "[*]}")))
+        if several and text != word.text:
             for piece in split(text):
                 yield Argument(piece.text, line, column, script.path)
         else:

@@ -30,11 +30,28 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
     '1 2 $C'
     """
     for _ in range(MOST_ROUNDS):
-        replaced = _REFERENCE.sub(lambda match: _value(match, known), text)
-        if replaced == text or len(replaced) > MOST_CHARACTERS:
-            return text if len(replaced) > MOST_CHARACTERS else replaced
+        if "$" not in text:
+            break
+        replaced = _once(text, known)
+        if replaced == text:
+            break
         text = replaced
     return text
+
+
+def _once(text: str, known: Mapping[str, str]) -> str:
+    """One round; what would grow past the limit stays as it is."""
+    room = MOST_CHARACTERS - len(text)
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal room
+        value = _value(match, known)
+        if len(value) > room:
+            return match[0]
+        room -= len(value)
+        return value
+
+    return _REFERENCE.sub(put, text)
 
 
 def unresolved(text: str) -> list[str]:

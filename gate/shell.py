@@ -21,7 +21,6 @@ REDIRECTION = re.compile(r"[0-9]?(?:<<<|&>>|&>|>>|>&|<&|>\||<>|<|>)[ \t]*")
 BLANK = re.compile(r"(?:[ \t\r]|\\\n)+")
 PLAIN = re.compile(r"[^ \t\r\n;|&()<>\\'\"$`]+")
 INNER = re.compile(r'[^"\\$`]+')
-MOST_NESTED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +184,10 @@ def _heredocs(script: str, position: int, names: list[str]) -> tuple[str, int]:
     return "\n".join(lines), min(position, len(script))
 
 
-def _word(script: str, start: int, depth: int = 0) -> tuple[Word, int]:
-    """The word at a position, and where it ends; at least one character is taken."""
-    if (array := ARRAY.match(script, start)) and depth < MOST_NESTED:
-        return _array(script, start, array.end(), depth)
+def _word(script: str, start: int, in_array: bool = False) -> tuple[Word, int]:
+    """The word at a position, and where it ends; at least one character is taken. Arrays hold no arrays."""
+    if not in_array and (array := ARRAY.match(script, start)):
+        return _array(script, start, array.end())
     pieces: list[str] = []
     quotes = False
     position, end = start, len(script)
@@ -220,7 +219,7 @@ def _word(script: str, start: int, depth: int = 0) -> tuple[Word, int]:
     return Word("".join(pieces), start, raw, quotes), position
 
 
-def _array(script: str, start: int, position: int, depth: int) -> tuple[Word, int]:
+def _array(script: str, start: int, position: int) -> tuple[Word, int]:
     """`NAME=(word word)`: the words joined as a line, which is split again where the array is used."""
     words: list[str] = []
     end = len(script)
@@ -232,7 +231,7 @@ def _array(script: str, start: int, position: int, depth: int) -> tuple[Word, in
         elif script[position] in "\n;|&(<>":
             position += 1
         else:
-            word, position = _word(script, position, depth + 1)
+            word, position = _word(script, position, in_array=True)
             several = not word.quoted or "[@]" in word.text
             words.append(word.text if several and PLAIN.fullmatch(word.text.replace("$", "")) else quoted(word.text))
     name = script[start : script.index("(", start)]

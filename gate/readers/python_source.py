@@ -35,6 +35,7 @@ FORM = "Python"
 MOST_NODES = 200_000
 MOST_CHARACTERS = 1_000_000
 MOST_SERVERS = 50
+MOST_NAMES = 2_000
 # Classes whose keyword arguments are the engine's options.
 CLASSES = {
     "LLM": "vllm",
@@ -74,7 +75,9 @@ def read(path: str, content: str) -> Iterator[Found]:
     for place, node in _places(tree, module, Path(path).name if path != "-" else FORM):
         for found in _servers(node, place):
             key = (found.engine, found.model, tuple(a.text for a in (*found.arguments, *found.added)), found.hardware)
-            if key not in seen and len(seen) < MOST_SERVERS:
+            if len(seen) >= MOST_SERVERS:
+                return
+            if key not in seen:
                 seen.append(key)
                 version = pinned(content, found.engine)
                 yield replace(found, version=version, image=found.image or _fitting(image, found.engine))
@@ -102,6 +105,8 @@ def _names(body: list[ast.stmt], outer: Mapping[str, ast.AST]) -> dict[str, ast.
     """Names that statements give a value, lists with what is added to them."""
     found: dict[str, ast.AST] = {}
     for statement in _flat(body):
+        if len(found) >= MOST_NAMES:
+            break
         target: ast.AST
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target, given = statement.targets[0], _without_itself(statement)

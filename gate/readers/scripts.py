@@ -40,7 +40,9 @@ def servers_in(
             yield from servers_in(body, name, form, inside, depth - 1)
         # `ollama run` asks the server that `ollama serve` started.
         again = found is not None and found.engine == "ollama" and served
-        if found is not None and not again and count < MOST_SERVERS:
+        if count >= MOST_SERVERS:
+            return
+        if found is not None and not again:
             count, served = count + 1, served or found.engine == "ollama"
             yield found
 
