@@ -76,6 +76,7 @@ class Kernels(Record):
     groups: Groups
     vendors_read: list[str]
     runs: list[Runs]
+    unlisted: list[Runs]
     unpacking: list[Unpacking]
     own_units: list[OwnUnits]
 
