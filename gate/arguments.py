@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from math import isfinite
 from typing import Any, Literal
 
 from pydantic import Field
@@ -219,7 +220,9 @@ class _Reader:
         if kind == "count":
             return int(value)
         if kind in ("share", "gib"):
-            return float(value)
+            if not isfinite(number := float(value)):
+                raise ValueError(value)
+            return number
         if kind == "json" and value.lstrip().startswith("{"):
             return json.loads(value)
         return value

@@ -12,6 +12,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import Deployment
 from infopt.gate.models import Named, model_named
+from infopt.gate.placing import whole_number
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.lora import rank_width, slots_bytes
 from infopt.ledgers.paging import layout
@@ -72,11 +73,7 @@ def draft_said(deployment: Deployment) -> Draft | None:
         name, method = None, method or str(name)
     tp = said.get("draft_tensor_parallel_size") or deployment.value("draft_tp")
     tokens = said.get("num_speculative_tokens") or deployment.value("drafted") or 0
-    number = str(tp) if tp is not None else ""
-    return Draft(
-        method, str(name) if name else None, int(number) if number.isdigit() else None,
-        int(tokens) if str(tokens).isdigit() else 0,
-    )  # fmt: skip
+    return Draft(method, str(name) if name else None, whole_number(tp), whole_number(tokens) or 0)
 
 
 def draft_model(draft: Draft) -> Named | None:

@@ -6,6 +6,7 @@ from typing import Any
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import DECISIVE, Deployment, Unknown
+from infopt.gate.least_memory import least_bytes
 from infopt.gate.models import model_named
 from infopt.gate.placing import Placement, asked_devices, context_of, granted_devices, placement_of
 from infopt.gate.policy import Policy
@@ -15,6 +16,7 @@ from infopt.hardware.instances import find_family
 from infopt.hardware.names import resolve_hardware
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
+from infopt.units import format_gib
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Case:
     assumed         what was taken for granted, for the report
     placed          degrees as the engine counts them
     shortened_from  the context that did not fit where the engine takes a shorter one by itself; the plan has that
+    needs_bytes_per_gpu  memory each device must have at least, where only the kind of device is not known
     """
 
     deployment: Deployment
@@ -43,6 +46,7 @@ class Case:
     assumed: tuple[str, ...]
     placed: Placement
     shortened_from: int | None = None
+    needs_bytes_per_gpu: int | None = None
 
     def value(self, name: str, default: Any = None) -> Any:
         """A setting of the deployment."""
@@ -69,7 +73,9 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
     if granted is None and device is not None and device.gpus is not None:
         granted = device.gpus * deployment.found.hardware.pods
     device = device and replace(device, gpus=None)
-    made, refused, shortened = None, "", None
+    made, refused, shortened, needs = None, "", None, None
+    if model is not None and device is None:
+        needs = _needed(deployment, model, unknown)
     if model is not None and device is not None and not _blocking(unknown):
         made, refused, shortened = _plan(deployment, model, device, unknown, assumed)
     return Case(
@@ -85,6 +91,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
         assumed=tuple(assumed),
         placed=placement_of(deployment),
         shortened_from=shortened,
+        needs_bytes_per_gpu=needs,
     )
 
 
@@ -95,6 +102,19 @@ def needed_devices(deployment: Deployment) -> int:
 
 def _blocking(unknown: list[Unknown]) -> bool:
     return any(item.fact in ("engine", "model", "GPU type", "weights", *DECISIVE.values()) for item in unknown)
+
+
+def _needed(deployment: Deployment, model: ModelProfile, unknown: list[Unknown]) -> int | None:
+    """Memory of each device that would do, told with the missing kind of device; None where more is missing."""
+    if _blocking([item for item in unknown if item.fact != "GPU type"]):
+        return None
+    least = least_bytes(deployment, model)
+    if least is not None:
+        told = f"needs at least {format_gib(least)} of memory on each device"
+        unknown[:] = [
+            replace(item, settle=f"{item.settle}; {told}") if item.fact == "GPU type" else item for item in unknown
+        ]
+    return least
 
 
 def _model(deployment: Deployment, unknown: list[Unknown], assumed: list[str]) -> ModelProfile | None:

@@ -100,6 +100,16 @@ def _dealt(deployment: Deployment, devices: int) -> tuple[int, int]:
     return (devices, 1) if mode in ("row", "tensor") else (1, devices)
 
 
+def whole_number(text: object) -> int | None:
+    """A whole number as a file writes it; None for what is none, or has more digits than anything that is counted.
+
+    >>> whole_number("24"), whole_number("-1"), whole_number("9" * 5000)
+    (24, None, None)
+    """
+    word = str(text).strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else None
+
+
 def granted_devices(deployment: Deployment) -> int | None:
     """Devices of one serving group: those of a pod times its pods; None where the file does not say."""
     hardware = deployment.found.hardware

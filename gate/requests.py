@@ -13,7 +13,7 @@ from infopt.errors import InfoptError, UndeterminedError
 from infopt.gate.beside import beside_bytes, draft_said
 from infopt.gate.deployment import Deployment
 from infopt.gate.engines import DATA
-from infopt.gate.placing import context_of, placement_of
+from infopt.gate.placing import context_of, placement_of, whole_number
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.memory import memory_ledger
 from infopt.profiles.engines import ENGINES, engine_names, load_engine, version_key
@@ -39,6 +39,14 @@ def planned(
     deployment: Deployment, model: ModelProfile, device: HardwareChoice, context: int | None, assumed: list[str]
 ) -> Plan:
     """The plan of one full-length request in every place memory is reserved for."""
+    placed, request = asked(deployment, model, device, context, assumed)
+    return plan(placed, device, request)
+
+
+def asked(
+    deployment: Deployment, model: ModelProfile, device: HardwareChoice, context: int | None, assumed: list[str]
+) -> tuple[ModelProfile, Request]:
+    """What lies on devices, and the planner's request with the memory beside it."""
     model = on_devices(deployment, model, assumed)
     request = request_of(deployment, model, context, assumed)
     scenario = build(model, device, request).scenario
@@ -50,7 +58,7 @@ def planned(
     if fixed and deployment.engine == "vllm":
         request = replace(request, utilization=_for_pool(model, device, request, fixed))
         assumed.append(f"utilization is not used: the cache is given {fixed / 2**30:.2f} GiB on each device")
-    return plan(model, device, request)
+    return model, request
 
 
 def _for_pool(model: ModelProfile, device: HardwareChoice, request: Request, pool_bytes: int) -> float:
@@ -148,10 +156,10 @@ def weights_of(deployment: Deployment, model: ModelProfile) -> str | None:
 
 def on_devices(deployment: Deployment, model: ModelProfile, assumed: list[str]) -> ModelProfile:
     """The layers that lie on devices: llama.cpp and Ollama keep the first ones in host memory if told to."""
-    said = str(deployment.value("gpu_layers", "") or "")
-    if not said.isdigit() or int(said) >= model.layers:
+    said = whole_number(deployment.value("gpu_layers"))
+    if said is None or said >= model.layers:
         return model
-    kept = max(1, int(said))
+    kept = max(1, said)
     assumed.append(f"{kept} of {model.layers} layers on devices, the others in host memory")
     runs: list[LayerRun] = []
     for run in reversed(model.runs):

@@ -325,3 +325,22 @@ def test_a_format_nobody_described_is_unknown_and_no_failure(tmp_path: Path) -> 
     assert one.verdict == "undetermined"
     assert "memory" in {u.fact for u in one.case.unknown}
     assert "placement" not in said(one)
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "1000000000", "99999999999999999999", "9" * 5000, "\u00b2"])
+@pytest.mark.parametrize(
+    "flag", ["--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--max-model-len",
+             "--block-size", "--max-num-seqs", "--max-lora-rank", "--max-loras", "--num-gpu-blocks-override", "--cpu-offload-gb"],
+)  # fmt: skip
+def test_no_number_breaks_a_rule(tmp_path: Path, flag: str, number: str) -> None:
+    args = ("--model", "Qwen/Qwen3-30B-A3B-FP8", "--enable-lora", flag, number)
+    one = pod(tmp_path, *args, env="{name: VLLM_PP_LAYER_PARTITION, value: '\u00b2,3'}")
+    assert one.verdict in ("pass", "fail", "undetermined")
+
+
+@pytest.mark.parametrize(
+    "said", ['{"model": 7}', '{"method": []}', '{"num_speculative_tokens": "x", "model": "ngram"}', "[]"]
+)
+def test_no_draft_breaks_a_rule(tmp_path: Path, said: str) -> None:
+    args = ("--model", "Qwen/Qwen3-8B", "--max-model-len", "8192", "--speculative-config", said)
+    assert pod(tmp_path, *args).verdict in ("pass", "fail", "undetermined")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.found import Argument
+from infopt.gate.placing import whole_number
 from infopt.profiles.engines import version_key
 from infopt.units import format_gib
 
@@ -66,7 +67,8 @@ def _pinned(case: Case, ranks: int) -> Iterator[tuple[str, float]]:
         yield f"swap space, {ranks} x {swap:g} GiB", swap * GIB * ranks
     yield from _caches(case, ranks)
     extra = value("kv_transfer")
-    said = extra.get("kv_connector_extra_config", {}).get("cpu_bytes_to_use") if isinstance(extra, dict) else None
+    inner = extra.get("kv_connector_extra_config") if isinstance(extra, dict) else None
+    said = inner.get("cpu_bytes_to_use") if isinstance(inner, dict) else None
     if isinstance(said, int | float):
         yield "offloaded cache", float(said)
 
@@ -76,9 +78,9 @@ def _caches(case: Case, ranks: int) -> Iterator[tuple[str, float]]:
     if case.value("host_cache") and not case.value("kv_offload_gib") and case.plan is not None:
         ratio = float(case.value("host_cache_ratio") or HOST_CACHE_RATIO)
         yield f"host cache, {ratio:g} x the device's", ratio * case.plan.memory.kv_pool_bytes_per_gpu * ranks
-    said = str(case.deployment.found.environment.get(LMCACHE, ""))
-    if said.replace(".", "", 1).isdigit():
-        yield f"{LMCACHE}, {ranks} x {said} GB", float(said) * 1e9 * ranks
+    said = whole_number(str(case.deployment.found.environment.get(LMCACHE, "")).partition(".")[0])
+    if said:
+        yield f"{LMCACHE}, {ranks} x {said} GB", said * 1e9 * ranks
 
 
 RULE = Rule(

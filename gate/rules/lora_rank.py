@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.placing import whole_number
 
 DEFAULT_RANK = 16
 RANK = re.compile(r"(?:^|[-_/.])(?:lora[-_]?)?(?:rank|r)[-_]?(\d{1,3})(?=$|[-_/.])", re.IGNORECASE)
@@ -26,8 +27,8 @@ def check(case: Case) -> Iterator[Hit]:
         rank = next((said[key] for key in (name, name.partition("=")[0]) if key in said), None)
         if rank is None and by_name is None:
             continue
-        known = int(rank) if rank is not None else int(by_name[1]) if by_name else 0
-        if known > limit:
+        known = whole_number(rank if rank is not None else by_name[1] if by_name else "")
+        if known is not None and known > limit:
             how = "" if rank is not None else ", by its name"
             yield Hit(
                 f"adapter {name.partition('=')[0]} has rank {known}{how}, --max-lora-rank is {limit}",

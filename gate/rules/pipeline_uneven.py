@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.found import Argument
+from infopt.gate.placing import whole_number
 from infopt.ledgers.scenario import stages
 
 PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -17,7 +18,7 @@ def check(case: Case) -> Iterator[Hit]:
         return
     said = case.deployment.found.environment.get(PARTITION)
     if said is not None and case.deployment.engine == "vllm":
-        parts = [int(part) for part in said.split(",") if part.strip().isdigit()]
+        parts = [n for part in said.split(",") if (n := whole_number(part)) is not None]
         if len(parts) != pp or sum(parts) != model.layers:
             at = Argument(str(said), said.line, said.column, f"env {PARTITION}")
             text = (
