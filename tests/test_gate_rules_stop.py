@@ -330,7 +330,8 @@ def test_a_format_nobody_described_is_unknown_and_no_failure(tmp_path: Path) -> 
 @pytest.mark.parametrize("number", ["0", "-3", "1000000000", "99999999999999999999", "9" * 5000, "\u00b2"])
 @pytest.mark.parametrize(
     "flag", ["--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--max-model-len",
-             "--block-size", "--max-num-seqs", "--max-lora-rank", "--max-loras", "--num-gpu-blocks-override", "--cpu-offload-gb"],
+             "--block-size", "--max-num-seqs", "--max-lora-rank", "--max-loras", "--num-gpu-blocks-override",
+             "--cpu-offload-gb"],
 )  # fmt: skip
 def test_no_number_breaks_a_rule(tmp_path: Path, flag: str, number: str) -> None:
     args = ("--model", "Qwen/Qwen3-30B-A3B-FP8", "--enable-lora", flag, number)
