@@ -94,7 +94,7 @@ def gate(
         for one in found:
             kept = suppressed(one.findings, inside, policy, today, used)
             checked.append(replace(one, findings=tuple(kept), failing=FAILING[fail_on]))
-        notes += read.notes
+        notes += suppressed(read.notes, inside, policy, today, used)
         notes += of_comments(read.file, inside, used, tuple(by_id()))
     names = [(one.case.deployment.file, one.case.deployment.found.name) for one in checked]
     notes += of_policy(policy, used, today, names)
