@@ -174,6 +174,15 @@ def test_hardware_nobody_knows_is_refused_with_its_place(tmp_path: Path) -> None
         )
 
 
+def test_the_page_s_example_is_a_policy(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "policy.md").read_text(encoding="utf-8")
+    example = page.split("```yaml\n")[1].split("```")[0]
+    policy = policy_of(tmp_path, example)
+    assert policy.deployments[0].gpu == "h100:2"
+    assert policy.of("test/chat.yaml", "x").targets.ttft_s == 5
+    assert by_schema(example)
+
+
 @pytest.mark.parametrize(("text", "words"), [("a: 1\n---\nb: 2\n", "2 YAML documents"), ("a: [\n", "infopt.yaml:2:1")])
 def test_a_policy_is_one_readable_document(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InfoptError, match=words):
