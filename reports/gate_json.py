@@ -43,6 +43,7 @@ def deployment_dict(one: Checked) -> dict[str, Any]:
         "model": d.model,
         "gpus": case.granted,
         "gpus_needed": case.needed,
+        "needs_bytes_per_gpu": case.needs_bytes_per_gpu,
         "replicas": d.found.hardware.replicas,
         "hardware": device,
         "verdict": one.verdict,
