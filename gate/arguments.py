@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from infopt.errors import InfoptError
+from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import Problem, Setting
 from infopt.gate.engines import DATA
@@ -197,6 +197,10 @@ class _Reader:
 
     def _set(self, flag: str, value: str, negated: bool, at: Argument, key: str = "") -> None:
         known = self.known.flags[flag]
+        if key and known.read not in ("json", "text"):
+            message = f"{flag} is one value and has no part {key!r}"
+            self.problems.append(Problem("bad-value", message, at, setting=known.setting))
+            return
         names = [*(f"${name}" for name in unresolved(value)), *templates(value)]
         message = f"{flag} is set by {', '.join(names)}, which the file does not define"
         if names and known.read != "json":
@@ -204,6 +208,10 @@ class _Reader:
             return
         try:
             read: Any = not negated if known.read == "switch" else self._read(flag, known.read, value)
+        except UndeterminedError as error:
+            # Some version takes the suffix: what it means there is what was meant.
+            self.problems.append(Problem("undetermined", f"{flag}: {error}", at, setting=known.setting))
+            read = parse_engine_int(self.engine, flag_table(self.engine).releases[-1].version, value, flag)
         except (InfoptError, ValueError) as error:
             detail = str(error) if isinstance(error, InfoptError) else f"{value!r} is not a value of {flag}"
             kind, said = ("unresolved", message) if names else ("bad-value", f"{flag}: {detail}")

@@ -257,3 +257,12 @@ def test_mutated_files_give_a_result_or_one_line(tmp_path: Path, data: st.DataOb
     file.write_text(text, encoding="utf-8")
     found = gate([str(file)], Policy())
     assert not [error for error in found.errors if "bug of infopt" in error]
+
+
+def test_a_part_of_a_number_is_a_finding(tmp_path: Path) -> None:
+    """`--tensor-parallel-size.x 2`: what mutated files found."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD.replace('"--max-model-len=8192"', "--tensor-parallel-size.x, '2'"))
+    found = gate([str(file)], Policy())
+    assert found.errors == ()
+    assert any("no part 'x'" in finding.message for finding in found.findings)
