@@ -1,0 +1,410 @@
+"""Forms beside Kubernetes: what each says of model, engine, version, devices and options."""
+
+from pathlib import Path
+
+import pytest
+
+from infopt.gate.check import Checked, gate
+from infopt.gate.policy import Policy
+from infopt.gate.reading import files_of
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+def checked(
+    folder: Path, files: dict[str, str], named: str | None = None, hardware: str | None = None
+) -> list[Checked]:
+    """The deployments of files, of one of them where it is named."""
+    write(folder, files)
+    found = gate([str(folder / named) if named else str(folder)], Policy(hardware=hardware))
+    assert found.errors == ()
+    return list(found.checked)
+
+
+def only(folder: Path, name: str, content: str, hardware: str | None = None) -> Checked:
+    (one,) = checked(folder, {name: content}, name, hardware)
+    return one
+
+
+def settings_of(one: Checked) -> dict[str, object]:
+    return {name: setting.value for name, setting in one.case.deployment.settings.items()}
+
+
+COMPOSE = """
+services:
+  cache: {image: redis}
+  llm:
+    image: vllm/vllm-openai:${TAG:-v0.10.0}
+    env_file: llm.env
+    environment:
+      - EXTRA=--enforce-eager
+    command: >
+      --model ${MODEL}
+      --tensor-parallel-size ${RANKS:-2} --max-model-len $$LENGTH $$EXTRA
+    shm_size: 16gb
+    deploy:
+      resources:
+        limits: {memory: 64g}
+        reservations:
+          devices: [{driver: nvidia, device_ids: ["0", "3"], capabilities: [gpu]}]
+"""
+
+
+def test_compose_with_its_env_files(tmp_path: Path) -> None:
+    files = {"compose.yml": COMPOSE, ".env": "MODEL='Qwen/Qwen3-8B' # note\n", "llm.env": "export LENGTH=8192\n"}
+    (one,) = checked(tmp_path, files, "compose.yml")
+    deployment = one.case.deployment
+    assert (deployment.engine, deployment.version, deployment.model) == ("vllm", "0.10.0", "Qwen/Qwen3-8B")
+    assert settings_of(one) | {"tp": 2, "context_tokens": 8192, "eager": True} == settings_of(one)
+    assert (one.case.granted, one.case.needed) == (2, 2)
+    assert deployment.found.host.shm_bytes == 16 * 2**30
+    assert deployment.found.host.memory_bytes == 64 * 2**30
+
+
+def test_compose_leaves_open_what_nothing_defines(tmp_path: Path) -> None:
+    one = only(tmp_path, "compose.yml", COMPOSE)
+    assert one.case.model is None
+    assert any("$MODEL" in finding.message for finding in one.findings)
+
+
+@pytest.mark.parametrize(
+    ("devices", "count"),
+    [
+        ("deploy: {resources: {reservations: {devices: [{count: 4, capabilities: [gpu]}]}}}", 4),
+        ("deploy: {resources: {reservations: {devices: [{count: all, capabilities: [gpu]}]}}}", None),
+        ("deploy: {resources: {reservations: {devices: [{count: 4, capabilities: [tpu]}]}}}", None),
+        ("deploy: {resources: {reservations: {devices: [{device_ids: ['0,1'], capabilities: [gpu]}]}}}", 2),
+        ("gpus: all", None),
+        ("gpus: [{count: 3}]", 3),
+        ("runtime: nvidia\n    environment: {NVIDIA_VISIBLE_DEVICES: '0,1'}", 2),
+        ("runtime: nvidia\n    environment: {NVIDIA_VISIBLE_DEVICES: all}", None),
+    ],
+)
+def test_devices_of_compose(tmp_path: Path, devices: str, count: int | None) -> None:
+    content = (
+        f"services:\n  a:\n    image: vllm/vllm-openai:v0.9.2\n    command: [--model, Qwen/Qwen3-8B]\n    {devices}\n"
+    )
+    assert only(tmp_path, "compose.yml", content).case.granted == count
+
+
+def test_a_service_that_extends_others(tmp_path: Path) -> None:
+    files = {
+        "app/compose.yml": """
+x-base: &base {ipc: host}
+services:
+  llm:
+    <<: *base
+    extends: {file: base/common.yml, service: engine}
+    environment: {LENGTH: "4096"}
+""",
+        "app/base/common.yml": """
+services:
+  engine:
+    extends: root
+    environment: {LENGTH: "1", LEVEL: "5"}
+  root:
+    image: vllm/vllm-openai:v0.9.2
+    command: ["--model", "Qwen/Qwen3-8B", "--max-model-len", "$$LENGTH", "--max-num-seqs", "$$LEVEL"]
+""",
+    }
+    (one,) = checked(tmp_path, files, "app/compose.yml")
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "context_tokens": 4096, "max_num_seqs": 5}
+    assert one.case.deployment.found.host.shares_ipc
+
+
+@pytest.mark.parametrize("file", ["../../outside.yml", "/etc/passwd", "loop.yml", "link.yml", "none.yml"])
+def test_what_is_extended_stays_in_the_tree_and_ends(tmp_path: Path, file: str) -> None:
+    service = "services: {base: {extends: {file: %s, service: base}, image: 'vllm/vllm-openai:v0.9.2'}}"
+    write(
+        tmp_path,
+        {"outside.yml": service % "x", "a/b/compose.yml": service % file, "a/b/loop.yml": service % "loop.yml"},
+    )
+    (tmp_path / "a/b/link.yml").symlink_to(tmp_path / "outside.yml")
+    found = gate([str(tmp_path / "a/b/compose.yml")], Policy())
+    assert found.errors == ()
+    (one,) = found.checked
+    assert any(unknown.fact == "service base" for unknown in one.case.unknown)
+
+
+SKY = """
+name: serve
+envs: {MODEL: Qwen/Qwen3-32B}
+resources:
+  accelerators: %s
+num_nodes: 2
+setup: pip install "vllm==0.10.0"
+run: |
+  export LENGTH=16384
+  vllm serve $MODEL --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE \\
+    --pipeline-parallel-size $SKYPILOT_NUM_NODES --max-model-len $LENGTH
+"""
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "ways"),
+    [
+        ("H200:4", [("h200-sxm-141gb", 4)]),
+        ("{H100: 8}", [("h100-sxm-80gb", 8)]),
+        ("L4", [("l4", 1)]),
+        ("['H100:8', 'L4:2']", [("h100-sxm-80gb", 8), ("l4", 2)]),
+        ("{H100: 8, A100-80GB: 4}", [("h100-sxm-80gb", 8), ("a100-sxm-80gb", 4)]),
+    ],
+)
+def test_skypilot(tmp_path: Path, accelerators: str, ways: list[tuple[str, int]]) -> None:
+    found = checked(tmp_path, {"task.yaml": SKY % accelerators}, "task.yaml")
+    assert [
+        (one.case.device.accelerator.id, one.case.deployment.value("tp")) for one in found if one.case.device
+    ] == ways
+    for one, (_, count) in zip(found, ways, strict=True):
+        assert (one.case.deployment.version, one.case.deployment.model) == ("0.10.0", "Qwen/Qwen3-32B")
+        assert settings_of(one) | {"pp": 2, "context_tokens": 16384} == settings_of(one)
+        assert one.case.granted == 2 * count
+
+
+DSTACK = """
+type: service
+name: chat
+env: [MODEL=Qwen/Qwen3-8B, HF_TOKEN]
+image: rocm/vllm:some
+commands:
+  - cd /work
+  - vllm serve $MODEL --tensor-parallel $DSTACK_GPUS_NUM
+resources: {gpu: %s, shm_size: 8GB}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device", "tp"),
+    [
+        ("MI300X:8", "mi300x", 8),
+        ("A100:40GB:2", "a100-sxm-40gb", 2),
+        ("{name: H100, count: 4}", "h100-sxm-80gb", 4),
+        ("24GB..80GB", None, None),
+        ("H100:2..8", "h100-sxm-80gb", 2),
+    ],
+)
+def test_dstack(tmp_path: Path, gpu: str, device: str | None, tp: int | None) -> None:
+    one = only(tmp_path, "chat.dstack.yml", DSTACK % gpu)
+    assert (one.case.device.accelerator.id if one.case.device else None) == device
+    assert one.case.deployment.value("tp", 1) == (tp or 1)
+    assert one.case.deployment.model == "Qwen/Qwen3-8B"
+    assert one.case.deployment.found.host.shm_bytes == 8 * 2**30
+    if device is None:
+        assert any(u.fact == "GPU type" and gpu in u.settle for u in one.case.unknown)
+
+
+def test_bentoml_arguments(tmp_path: Path) -> None:
+    content = """
+args:
+  name: chat
+  gpu_type: nvidia-a100-80gb
+  tp: 2
+  model_id: Qwen/Qwen3-32B
+  max_model_len: 8192
+  kv_transfer_config: {kv_connector: Some, size: 5}
+  cli_args: ['--max-num-seqs', '64']
+"""
+    one = only(tmp_path, "chat.yaml", content)
+    transfer = {"kv_connector": "Some", "size": 5}
+    assert settings_of(one) == {"tp": 2, "context_tokens": 8192, "max_num_seqs": 64, "kv_transfer": transfer}
+    assert one.case.deployment.model == "Qwen/Qwen3-32B"
+    assert one.case.device is not None
+    assert (one.case.device.accelerator.id, one.case.granted, one.case.needed) == ("a100-sxm-80gb", 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "engine", "expected"),
+    [
+        ("kv-cache-dtype: fp8\nno-enable-prefix-caching: true\n", "vllm", {"kv": "fp8", "prefix_caching": False}),
+        ("model: Qwen/Qwen3-8B\nmax_model_len: 4k\n", "vllm", {"model": "Qwen/Qwen3-8B", "context_tokens": 4000}),
+        ("model-path: Qwen/Qwen3-8B\ntp-size: 2\n", "sglang", {"model": "Qwen/Qwen3-8B", "tp": 2}),
+    ],
+)
+def test_options_of_an_engine_alone(tmp_path: Path, content: str, engine: str, expected: dict[str, object]) -> None:
+    one = only(tmp_path, "options.yaml", content)
+    assert (one.case.deployment.engine, settings_of(one)) == (engine, expected)
+
+
+@pytest.mark.parametrize(
+    "content", ["host: x\nport: 5\n", "model: x\nseed: 1\n", "a: 1\nmax-model-len: 5\n", "[1, 2]\n"]
+)
+def test_keys_that_could_be_anything_are_nothing(tmp_path: Path, content: str) -> None:
+    assert checked(tmp_path, {"options.yaml": content}, "options.yaml") == []
+
+
+def test_variants_of_a_recipe(tmp_path: Path) -> None:
+    content = """
+meta: {slug: some}
+model: {model_id: Qwen/Qwen3-32B, min_vllm_version: "0.12.0", base_args: [--max-model-len, "8192"]}
+variants:
+  default: {precision: bf16, vram_minimum_gb: 80}
+  small: {model_id: Qwen/Qwen3-32B-FP8, vram_minimum_gb: 40, extra_args: [--kv-cache-dtype, fp8]}
+"""
+    plain, small = checked(tmp_path, {"recipe.yaml": content}, "recipe.yaml")
+    assert (plain.case.deployment.model, plain.case.deployment.version) == ("Qwen/Qwen3-32B", "0.12.0")
+    assert settings_of(small) == {"context_tokens": 8192, "kv": "fp8"}
+    assert small.case.deployment.model == "Qwen/Qwen3-32B-FP8"
+    assert any("40 GB" in unknown.settle for unknown in small.case.unknown)
+
+
+DOCKER_RUN = """
+docker run -d --rm -it --gpus %s --ipc=host --shm-size 8g -e TOKEN=x -p8000:8000 --name a \\
+  vllm/vllm-openai:v0.9.2 --model Qwen/Qwen3-8B --max-model-len 4096 && docker ps
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count"), [("all", None), ("2", 2), ("'\"device=0,2\"'", 2), ("device=1", 1), ("count=3", 3)]
+)
+def test_docker_run(tmp_path: Path, gpus: str, count: int | None) -> None:
+    one = only(tmp_path, "run.sh", DOCKER_RUN % gpus)
+    assert (one.case.deployment.engine, one.case.deployment.version) == ("vllm", "0.9.2")
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "context_tokens": 4096}
+    assert one.case.granted == count
+    assert one.case.deployment.found.host.shares_ipc
+
+
+def test_every_server_of_a_script(tmp_path: Path) -> None:
+    script = """#!/bin/bash
+pip install sglang==0.5.5
+CUDA_VISIBLE_DEVICES=0,1 python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2 &
+llama-server -hf someone/Qwen3-8B-GGUF:Q8_0 -c 8192 -np 2 &
+trtllm-serve Qwen/Qwen3-8B --tp_size 4
+text-generation-launcher --model-id Qwen/Qwen3-8B --num-shard 2
+"""
+    found = checked(tmp_path, {"all.sh": script}, "all.sh")
+    deployments = [one.case.deployment for one in found]
+    assert [d.engine for d in deployments] == ["sglang", "llama.cpp", "tensorrt-llm", "tgi"]
+    assert [d.value("tp") for d in deployments] == [2, None, 4, 2]
+    assert (deployments[0].version, found[0].case.granted) == ("0.5.5", 2)
+    assert deployments[1].value("whole_context_tokens") == 8192
+    assert [d.found.line for d in deployments] == [3, 4, 5, 6]
+
+
+def test_a_systemd_unit(tmp_path: Path) -> None:
+    unit = """[Unit]
+Description=engine
+[Service]
+Environment="LENGTH=2048" CUDA_VISIBLE_DEVICES=0
+ExecStart=/opt/venv/bin/vllm serve Qwen/Qwen3-8B \\
+  --max-model-len ${LENGTH}
+"""
+    one = only(tmp_path, "engine.service", unit)
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "context_tokens": 2048}
+    assert one.case.granted == 1
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'CMD ["--model", "Qwen/Qwen3-8B", "--max-model-len", "4096"]',
+        'ENTRYPOINT ["vllm", "serve", "Qwen/Qwen3-8B"]\nCMD ["--max-model-len", "4096"]',
+        "CMD vllm serve Qwen/Qwen3-8B --max-model-len $LENGTH",
+    ],
+)
+def test_a_dockerfile(tmp_path: Path, start: str) -> None:
+    one = only(tmp_path, "Dockerfile", f"FROM vllm/vllm-openai:v0.9.2\nENV LENGTH=4096\n{start}\n")
+    assert (one.case.deployment.version, settings_of(one)) == (
+        "0.9.2",
+        {"model": "Qwen/Qwen3-8B", "context_tokens": 4096},
+    )
+
+
+def test_variables_that_stand_for_options_of_llama_cpp(tmp_path: Path) -> None:
+    content = """
+services:
+  a:
+    image: ghcr.io/ggml-org/llama.cpp:server-cuda-b6000
+    environment: [LLAMA_ARG_CTX_SIZE=8192, LLAMA_ARG_N_PARALLEL=4, LLAMA_ARG_HF_REPO=x/Qwen3-8B-GGUF:Q4_K_M]
+"""
+    one = only(tmp_path, "compose.yml", content, "rtx 4090")
+    assert settings_of(one) == {
+        "whole_context_tokens": 8192, "max_num_seqs": 4, "model": "x/Qwen3-8B-GGUF:Q4_K_M",
+    }  # fmt: skip
+    assert one.case.plan is not None
+    assert one.case.plan.scenario.context_tokens == 2048
+    assert one.verdict == "pass"
+
+
+MODELFILE = """# mine
+FROM %s
+PARAMETER num_ctx %d
+PARAMETER temperature 0.1
+SYSTEM \"\"\"
+FROM nowhere
+PARAMETER num_ctx 1
+\"\"\"
+"""
+
+
+def test_a_modelfile_that_fits(tmp_path: Path) -> None:
+    one = only(tmp_path, "Modelfile", MODELFILE % ("qwen3:8b", 8192), "rtx 4090")
+    assert (one.case.deployment.engine, one.case.deployment.model) == ("ollama", "qwen3:8b")
+    assert settings_of(one) == {"context_tokens": 8192}
+    assert (one.verdict, one.findings) == ("pass", ())
+    assert any("llama.cpp" in told for told in one.case.assumed)
+
+
+def test_ollama_is_slow_where_another_engine_fails(tmp_path: Path) -> None:
+    one = only(tmp_path, "my.modelfile", MODELFILE % ("llama3.1:70b", 8192), "rtx 4090")
+    (finding,) = one.findings
+    assert (one.verdict, finding.rule, finding.severity) == ("pass", "spills-to-cpu", "warning")
+    assert finding.message.startswith("slow: ")
+    assert "of 80 layers" in finding.message
+
+
+def test_layers_that_a_modelfile_leaves_on_the_cpu(tmp_path: Path) -> None:
+    content = "FROM tinyllama\nPARAMETER num_ctx 256\nPARAMETER num_gpu 10\n"
+    one = only(tmp_path, "Modelfile.small", content, "rtx 4090")
+    assert one.case.deployment.model == "tinyllama:latest"
+    assert [finding.message for finding in one.findings] == ["slow: 12 of 22 layers run on the CPU, as the file asks"]
+    assert one.findings[0].line == 3
+
+
+@pytest.mark.parametrize(("slots", "spilled"), [(1, False), (64, True)])
+def test_context_of_ollama_is_that_of_every_slot(tmp_path: Path, slots: int, spilled: bool) -> None:
+    content = f"""
+services:
+  ollama:
+    image: ollama/ollama:0.12.3
+    environment: {{OLLAMA_NUM_PARALLEL: {slots}, OLLAMA_CONTEXT_LENGTH: 8192}}
+    entrypoint: [/bin/sh, -c]
+    command: ["ollama serve & sleep 5; ollama pull qwen3:8b; wait"]
+    gpus: [{{count: 1}}]
+"""
+    one = only(tmp_path, "compose.yml", content, "rtx 4090")
+    assert (one.case.deployment.model, one.case.granted) == ("qwen3:8b", 1)
+    assert ("spills-to-cpu" in [finding.rule for finding in one.findings]) == spilled
+    assert one.verdict == "pass"
+
+
+def test_a_folder_is_searched_for_what_deploys(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "vllm serve Qwen/Qwen3-8B\n",
+        "build.sh": "make all\n",
+        "tool.py": "import os\nprint(os.sep)\n",
+        "broken.py": "import vllm\ndef f(:\n",
+        "Modelfile": "FROM qwen3:8b\n",
+        "notes.txt": "vllm serve a/b\n",
+        ".env": "MODEL=x\n",
+    }
+    found = checked(tmp_path, files)
+    assert sorted(Path(one.case.deployment.file).name for one in found) == ["Modelfile", "run.sh"]
+    assert "notes.txt" not in [Path(path).name for path in files_of([str(tmp_path)])]
+
+
+def test_a_named_file_is_read_by_its_content(tmp_path: Path) -> None:
+    assert only(tmp_path, "start", "#!/bin/sh\nvllm serve Qwen/Qwen3-8B\n").case.deployment.engine == "vllm"
+    assert only(
+        tmp_path, "deployed.txt", "services:\n  a: {image: 'vllm/vllm-openai:v0.9.2'}\n"
+    ).case.deployment.version
+
+
+def test_a_line_on_standard_input() -> None:
+    found = gate(["-"], Policy(), None, "vllm serve Qwen/Qwen3-8B --max-model-len 32k")
+    (one,) = found.checked
+    assert one.case.deployment.value("context_tokens") == 32_000

@@ -1,0 +1,146 @@
+"""Python programs that serve, read by their syntax tree and never run."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from infopt.gate.found import Found
+from infopt.gate.readers.python_source import read
+
+
+def texts(found: Found) -> list[str]:
+    return [argument.text for argument in (*found.arguments, *found.added)]
+
+
+MODAL = """
+import json, subprocess
+import modal
+
+COUNT = 2
+MODEL = "Qwen/" + "Qwen3-32B"
+FAST = False
+image = modal.Image.debian_slim().pip_install("vllm==0.19.0", "requests==2.0")
+app = modal.App("x")
+
+@app.function(image=image, gpu=f"H200:{COUNT}", timeout=60 * 10)
+@modal.web_server(port=8000)
+def serve():
+    words = ["vllm", "serve", MODEL, "--port", str(8000)]
+    words += ["--enforce-eager" if FAST else "--no-enforce-eager"]
+    words.extend(["--tensor-parallel-size", str(COUNT)])
+    words += ["--limit-mm-per-prompt", json.dumps({"image": 0})]
+    subprocess.Popen(" ".join(words), shell=True)
+"""
+
+
+def test_a_modal_function() -> None:
+    (found,) = read("app.py", MODAL)
+    assert (found.engine, found.version, found.name) == ("vllm", "0.19.0", "app.py:serve")
+    assert texts(found) == [
+        "Qwen/Qwen3-32B", "--port", "8000", "--no-enforce-eager", "--tensor-parallel-size", "2",
+        "--limit-mm-per-prompt", '{"image": 0}',
+    ]  # fmt: skip
+    assert (found.hardware.count, found.hardware.named) == (2, (("gpu", "H200"),))
+    assert found.line == 14
+
+
+@pytest.mark.parametrize(
+    ("decorator", "count", "named"),
+    [
+        ('@app.function(gpu="A100-80GB:4")', 4, "A100-80GB"),
+        ('@app.cls(gpu="L4")', 1, "L4"),
+        ("@app.function(gpu=modal.gpu.A100(count=2, size='80GB'))", 2, "A100-80GB"),
+        ('@app.function(gpu=["H100:2", "A100:4"])', 2, "H100"),
+        ('@app.function(gpu=f"H100:{from_elsewhere}")', None, None),
+        ('@bentoml.service(resources={"gpu": 2, "gpu_type": "nvidia-l4"})', 2, "nvidia-l4"),
+        ('@serve.deployment(ray_actor_options={"num_gpus": 3})', 3, None),
+    ],
+)
+def test_devices_of_a_decorator(decorator: str, count: int | None, named: str | None) -> None:
+    (found,) = read("x.py", f'{decorator}\nclass A:\n    def b(self):\n        self.c = LLM(model="a/b")\n')
+    names = [name for _, name in found.hardware.named]
+    assert found.hardware.count == count
+    assert named is None or names == [named]
+
+
+@pytest.mark.parametrize(
+    ("code", "engine", "expected"),
+    [
+        ('LLM(model="a/b", tensor_parallel_size=2)', "vllm", ["--model=a/b", "--tensor-parallel-size=2"]),
+        ('vllm.LLM("x", model="a/b", enforce_eager=True)', "vllm", ["--model=a/b", "--enforce-eager"]),
+        ('AsyncEngineArgs(model="a/b", enable_prefix_caching=False)', "vllm",
+         ["--model=a/b", "--no-enable-prefix-caching"]),
+        ('C = {"max_model_len": 2 * 1024}\nEngineArgs(model="a/b", **C)', "vllm",
+         ["--model=a/b", "--max-model-len=2048"]),
+        ('LLM(model="a/b", dtype=None, speculative_config={"method": "ngram"})', "vllm",
+         ["--model=a/b", '--speculative-config={"method": "ngram"}']),
+        ('LLM(model=os.getenv("M", "a/b"), max_model_len=int(os.environ["N"]))', "vllm",
+         ["--model=a/b", "--max-model-len=$int"]),
+        ('import sglang as sgl\nsgl.Engine(model_path="a/b", tp_size=2)', "sglang",
+         ["--model-path=a/b", "--tp-size=2"]),
+        ('os.system("vllm serve a/b --dtype half")', "vllm", ["a/b", "--dtype", "half"]),
+        ('run(["python", "-m", "sglang.launch_server", "--model-path", M])', "sglang", ["--model-path", "$M"]),
+        ('subprocess.run("vllm serve a/b".split())', "vllm", ["a/b"]),
+    ],
+)  # fmt: skip
+def test_engines_in_programs(code: str, engine: str, expected: list[str]) -> None:
+    (found,) = read("x.py", code)
+    assert (found.engine, texts(found)) == (engine, expected)
+
+
+def test_a_ray_configuration() -> None:
+    code = """
+from ray.serve.llm import LLMConfig
+config = LLMConfig(
+    model_loading_config=dict(model_id="name", model_source="Qwen/Qwen3-8B"),
+    accelerator_type="L4",
+    engine_kwargs=dict(tensor_parallel_size=2, max_model_len=4096),
+)  # vllm
+"""
+    (found,) = read("x.py", code)
+    assert (found.model, found.hardware.count, found.hardware.named[0][1]) == ("Qwen/Qwen3-8B", 2, "L4")
+    assert texts(found) == ["--tensor-parallel-size=2", "--max-model-len=4096"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""How to: vllm serve a/b"""\n',
+        "print('start it with vllm')\n",
+        "class LLM:\n    pass\nLLM()\n",
+        "Engine(model='car')\n",
+        "def f(:\n",
+        "x = [1, 2]\n",
+    ],
+)
+def test_programs_that_start_nothing(code: str) -> None:
+    assert list(read("x.py", code)) == []
+
+
+def test_nothing_is_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    code = f'open({str(mark)!r}, "w").write("x")\nx = __import__("os").system("touch {mark}")\nLLM(model=f"{{x}}")\n'
+    (found,) = read("x.py", code)
+    assert texts(found) == ["--model=$x"]
+    assert not mark.exists()
+
+
+HOSTILE = {
+    "doubling": 'A0="x"\n' + "".join(f'A{i}=f"{{A{i - 1}}}{{A{i - 1}}}"\n' for i in range(1, 60)) + "LLM(model=A59)\n",
+    "lists": 'A0=["vllm"]\n' + "".join(f"A{i}=[*A{i - 1},*A{i - 1}]\n" for i in range(1, 60)) + "run(A59)\n",
+    "itself": "A=A+A\nB=f'{B}'\nLLM(model=A, dtype=B)\n",
+    "brackets": "x=" + "[" * 5_000 + "]" * 5_000,
+    "sum": "x=" + "+".join(["'a'"] * 5_000) + "\nLLM(model=x)\n",
+    "servers": "".join(f"LLM(model='m{i}')\n" for i in range(5_000)),
+    "functions": "".join(f"def f{i}():\n  a{i}=1\n" for i in range(8_000)),
+    "power": "LLM(model=str(9**9**9**9))\n",
+    "repeated": "LLM(model='a' * 10**10)\n",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_programs_end_soon(kind: str) -> None:
+    before = time.process_time()
+    assert len(list(read("x.py", HOSTILE[kind]))) <= 50
+    assert time.process_time() - before < 4
