@@ -211,7 +211,10 @@ class _Reader:
         except UndeterminedError as error:
             # Some version takes the suffix: what it means there is what was meant.
             self.problems.append(Problem("undetermined", f"{flag}: {error}", at, setting=known.setting))
-            read = parse_engine_int(self.engine, flag_table(self.engine).releases[-1].version, value, flag)
+            try:
+                read = parse_engine_int(self.engine, flag_table(self.engine).releases[-1].version, value, flag)
+            except InfoptError:
+                return
         except (InfoptError, ValueError) as error:
             detail = str(error) if isinstance(error, InfoptError) else f"{value!r} is not a value of {flag}"
             kind, said = ("unresolved", message) if names else ("bad-value", f"{flag}: {detail}")

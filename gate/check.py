@@ -19,6 +19,7 @@ from infopt.gate.outside import Tree
 from infopt.gate.policy import Policy
 from infopt.gate.reading import Overrides, Read, files_of, read_file, text_of
 from infopt.gate.rules.registry import by_id, rules
+from infopt.gate.secrets import redacted
 from infopt.gate.suppression import Comment, Used, comments, of_comments, of_policy, suppressed
 
 Verdict = Literal["pass", "fail", "undetermined"]
@@ -113,20 +114,21 @@ def _look(
     path: str, policy: Policy, overrides: Overrides | None, standard_input: str | None, tree: Tree
 ) -> tuple[Read, tuple[Checked, ...], tuple[Comment, ...]]:
     """A file with its deployments checked; whatever happens in it, the others are checked too."""
+    read = Read(path, "", ())
     try:
         with within(path):
             read = read_file(path, standard_input, overrides, policy, tree)
             found = tuple(_shown(check(case_of(one, policy)), read) for one in read.deployments)
             return read, found, comments(read.text)
     except InfoptError as error:
-        why = str(error)
+        why = str(error) if str(error).startswith(path) else f"{path}: {error}"
     except (RecursionError, MemoryError):
         why = f"{path}: is nested too deeply or too large to be checked"
     except Exception as error:  # one file must not keep the others from being checked
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         why = f"{path}: cannot be checked: {type(error).__name__} at {where}, a bug of infopt"
-    return Read(path, "", (), why), (), ()
+    return Read(path, "", (), redacted(read.secrets.said(why))), (), ()
 
 
 def _shown(one: Checked, read: Read) -> Checked:

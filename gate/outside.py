@@ -6,6 +6,7 @@ Other files are looked at only where something asks for a kind of object, and on
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from infopt.errors import InfoptError
+from infopt.gate.limits import within
 from infopt.gate.nodes import Node, Text, at, changed, documents, get, items, mapping, text
 
 # A tree with more files than this is not searched for the other half of an object.
@@ -31,11 +32,12 @@ class Tree:
             return
         for file in self.files:
             try:
-                content = self.read(file)
-                if kind in content:
-                    yield from objects_of(documents(content, file), kind)
+                with within(file):
+                    content = self.read(file)
+                    found = list(objects_of(documents(content, file), kind)) if kind in content else []
             except InfoptError:
                 continue
+            yield from found
 
 
 class Outside(dict[str, Text]):

@@ -153,10 +153,11 @@ def read_file(
         shown, secrets = without_secrets(content)
         return Read(path, shown, (), secrets.said(unparsed_template(content, path) or str(error)), secrets)
     overrides, policy = overrides or Overrides(), policy or Policy()
-    made = (deployment(path, one, given(policy, overrides, path, one.name), outside) for one in found)
+    every = (deployment(path, one, given(policy, overrides, path, one.name), outside) for one in found)
+    deployments = tuple(one for one in every if one is not None)
     shown, secrets = without_secrets(content, nodes)
+    secrets = secrets.and_those_of(deployments)
     why = secrets.said(next(iter(refused.values()), ""))
-    deployments = tuple(one for one in made if one is not None)
     said = tuple(secrets.of_finding(note) for note in notes(path, nodes, bool(deployments)))
     return Read(path, shown, deployments, why, secrets, said)
 

@@ -17,6 +17,7 @@ from infopt.gate.nodes import Node, Text, walk
 
 if TYPE_CHECKING:
     from infopt.gate.case import Case
+    from infopt.gate.deployment import Deployment
     from infopt.gate.finding import Finding
 
 STRUCK = "[redacted]"
@@ -78,6 +79,15 @@ class Secrets:
                 text = text.replace(value, STRUCK)
         return struck_shapes(text)
 
+    def and_those_of(self, deployments: Iterable["Deployment"]) -> "Secrets":
+        """With values that deployments take from other files: variables and options that hold secrets."""
+        values = list(self.values)
+        for one in deployments:
+            values += [value for name, value in one.found.environment.items() if secret_name(name)]
+            values += [str(setting.value) for name, setting in one.settings.items() if name == "secret"]
+            values += [_value_of(first.text, second.text) for first, second in pairwise(one.found.arguments)]
+        return secrets_of(value for value in values if value and not REFERENCE.fullmatch(value))
+
     def of_finding(self, finding: "Finding") -> "Finding":
         """A finding without them."""
         said = self.said
@@ -108,6 +118,11 @@ class Secrets:
             unknown=tuple(replace(u, fact=said(u.fact), settle=said(u.settle)) for u in case.unknown),
             assumed=tuple(said(text) for text in case.assumed),
         )
+
+
+def _value_of(option: str, following: str) -> str:
+    """What follows an option that holds a secret."""
+    return following if option.startswith("-") and "=" not in option and secret_name(option) else ""
 
 
 def secrets_of(values: Iterable[str]) -> Secrets:

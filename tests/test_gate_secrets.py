@@ -176,3 +176,17 @@ def test_words_about_an_option_are_no_value_of_it() -> None:
     text = "--api-key is no option of vllm 0.8.5; nearest: --hf-token"
     assert redacted(text) == text
     assert redacted(f"took --api-key={SHORT}") == f"took --api-key={STRUCK}"
+
+
+def test_secrets_of_a_file_beside_are_known_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable of `.env` ends in a value that the engine would refuse, and the refusal is quoted."""
+    (tmp_path / ".env").write_text(f"VLLM_API_KEY=plainword{MARK}\nLENGTH=$VLLM_API_KEY\n")
+    file = tmp_path / "compose.yaml"
+    file.write_text(
+        "services:\n  chat:\n    image: vllm/vllm-openai:v0.10.0\n    env_file: .env\n"
+        "    command: --model meta-llama/Llama-3.1-8B --api-key ${VLLM_API_KEY} --max-model-len ${VLLM_API_KEY}\n"
+    )
+    run(("gate", str(file), "--gpu", "l4"))
+    shown = capsys.readouterr().out
+    assert STRUCK in shown
+    assert MARK not in shown
