@@ -54,7 +54,7 @@ def tensor_parallel(situation: Situation, here: Placed) -> Iterator[Figure]:
     """2. Time per token by width, and the link below which the present width loses against half of it."""
     s = situation.scenario
     wires = wires_here(situation)
-    widths = [tp for tp in (1, 2, 4, 8) if tp <= wires.machine and tp in allowed_tensor_parallel(s.model, 8)]
+    widths = [tp for tp in (1, 2, 4, 8) if tp <= wires.machine_devices and tp in allowed_tensor_parallel(s.model, 8)]
     first_s = None
     for tp in widths:
         one = _placed(situation, 1, tp, 1)
@@ -103,7 +103,7 @@ def pipeline(situation: Situation, here: Placed) -> Iterator[Figure]:
     """3. Stages in place of tensor parallelism, over machines where there are several."""
     s = situation.scenario
     together = s.tp * s.pp
-    stages = s.pp if s.pp > 1 else max(2, ceil_div(together, wires_here(situation).machine))
+    stages = s.pp if s.pp > 1 else max(2, ceil_div(together, wires_here(situation).machine_devices))
     if together % stages or stages > s.model.layers:
         return
     piped = _placed(situation, 1, together // stages, stages)

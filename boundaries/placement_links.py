@@ -90,7 +90,7 @@ class PlacementLinks:
         if own is None:
             return 0.0
         # What was measured stayed inside a machine.
-        held, within = self.held.inside if self.held is not None else None, min(ranks, self.wires.machine)
+        held, within = self.held.inside if self.held is not None else None, min(ranks, self.wires.machine_devices)
         known_s = self.one_exchange_s(held, within, tokens) if held is not None else 0.0
         return layers * (self.one_exchange_s(own, ranks, tokens) - known_s)
 
@@ -110,7 +110,7 @@ class PlacementLinks:
         if s.pp <= 1:
             return 0.0
         size = tokens * s.model.hidden * BYTES_PER_UNIT
-        across = -(-s.tp * s.pp // self.wires.machine) - 1
+        across = -(-s.tp * s.pp // self.wires.machine_devices) - 1
         inside = 0.0
         if self.wires.inside is not None and not (self.constants is not None and self.constants.hop_s):
             inside = float(send_s(self.wires.inside, size))

@@ -51,12 +51,12 @@ class Wires:
 
     inside    devices of one machine; None where nothing does (a single device, or nothing known)
     between   machines
-    machine   devices of one machine, or of one link domain where that is larger
+    machine_devices  devices of one machine, or of one link domain where that is larger
     """
 
     inside: Wire | None
     between: Wire
-    machine: int
+    machine_devices: int
 
 
 def machine_devices(device: Accelerator) -> int:
@@ -130,8 +130,8 @@ def group_all_reduce_s(wires: Wires, devices: int, message_bytes: Any) -> Any:
     """The same for a group that may reach over machines; infinite where nothing connects its devices."""
     if devices <= 1:
         return 0.0 * message_bytes
-    within = min(devices, wires.machine)
-    machines = -(-devices // wires.machine)
+    within = min(devices, wires.machine_devices)
+    machines = -(-devices // wires.machine_devices)
     if within > 1 and wires.inside is None:
         return float("inf") + 0.0 * message_bytes
     inside = all_reduce_s(wires.inside, within, message_bytes) if wires.inside is not None else 0.0
@@ -140,7 +140,7 @@ def group_all_reduce_s(wires: Wires, devices: int, message_bytes: Any) -> Any:
 
 def group_wire(wires: Wires, devices: int) -> Wire | None:
     """The slowest link inside a group: the network where it reaches over machines."""
-    return wires.between if devices > wires.machine else wires.inside
+    return wires.between if devices > wires.machine_devices else wires.inside
 
 
 def layer_sums_s(wires: Wires, model: ModelProfile, devices: int, tokens: Any) -> Any:

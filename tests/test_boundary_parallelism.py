@@ -69,7 +69,7 @@ def test_pcie_adds_the_difference_to_nvlink() -> None:
     """Constants lent from H100: of the sums over PCIe only what NVLink would not have taken is new."""
     here = present(situation("8b", "l40s:2"))
     model, own = here.scenario.model, here.links.wires
-    nvlink = Wires(Wire(link_kind("NVLink"), 450e9), own.between, own.machine)
+    nvlink = Wires(Wire(link_kind("NVLink"), 450e9), own.between, own.machine_devices)
     extra = layer_sums_s(own, model, 2, 8) - layer_sums_s(nvlink, model, 2, 8)
     assert here.links.pass_s(8) == pytest.approx(extra)
     assert extra > 0

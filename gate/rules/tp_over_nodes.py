@@ -45,7 +45,7 @@ def _cost(case: Case, tp: int, inside: int) -> str:
     if situation is None or situation.scenario.tp != tp:
         return f": {2 * case.model.layers} sums a token cross the network" if case.model is not None else ""
     s = situation.scenario
-    wires = replace(wires_here(situation), machine=inside)
+    wires = replace(wires_here(situation), machine_devices=inside)
     across, within = (float(layer_sums_s(w, s.model, tp, situation.batch)) for w in (wires, wires_here(situation)))
     if across <= within:
         within = float(layer_sums_s(wires, s.model, inside, situation.batch))
