@@ -8,7 +8,7 @@ from infopt.frozen import dataclass
 from infopt.gate.deployment import DECISIVE, Deployment, Unknown
 from infopt.gate.least_memory import least_bytes
 from infopt.gate.models import model_named
-from infopt.gate.placing import Placement, asked_devices, context_of, granted_devices, placement_of
+from infopt.gate.placing import TAKES_ALL, Placement, asked_devices, context_of, granted_devices, placement_of
 from infopt.gate.policy import Policy
 from infopt.gate.requests import planned
 from infopt.hardware.accelerator import HardwareChoice
@@ -177,9 +177,22 @@ def _plan(
         longest = made.memory.max_context_tokens
         if made.fits is False and context.shortens and 0 < longest < made.scenario.context_tokens:
             return planned(deployment, model, device, longest, []), "", made.scenario.context_tokens
+        if made.fits is False and _count_open(deployment, unknown):
+            settle = "one device does not hold it; what starts the engine says over how many it is split"
+            unknown.append(Unknown("GPU count", settle))
+            return None, "", None
         return made, "", None
     except UndeterminedError as error:
         unknown.append(Unknown("memory", f"{error}"))
         return None, "", None
     except InfoptError as error:
         return None, str(error), None
+
+
+def _count_open(deployment: Deployment, unknown: list[Unknown]) -> bool:
+    """Whether the model may be split over more devices than the file says: it says nothing of how many there are."""
+    if any(name in deployment.settings for name in ("tp", "pp", "dp")):
+        return False
+    elsewhere = deployment.found.form.endswith(" options") or deployment.engine in TAKES_ALL
+    missing = any(item.fact == "GPU count" for item in unknown)
+    return missing or (elsewhere and deployment.found.hardware.count is None)

@@ -131,9 +131,12 @@ def engine_of_image(image: str) -> tuple[str, Image] | None:
 
 
 def version_of_image(image: str) -> str | None:
-    """The engine's version by the tag, None where the tag does not say."""
+    """The engine's version by the tag, or by a repository that has it in its name; None where neither says."""
     known = engine_of_image(image)
-    tag = split_image(image)[1]
+    repository, tag = split_image(image)
+    named = re.fullmatch(known[1].pattern, repository) if known is not None else None
+    if named is not None and "version" in named.groupdict():
+        return named["version"].replace("-", ".")
     if known is not None and known[1].bundle:
         return bundled_version(known[1].bundle, known[0], tag)
     if known is None or not known[1].versions:
