@@ -8,7 +8,15 @@ from infopt.frozen import dataclass
 from infopt.gate.deployment import DECISIVE, Deployment, Unknown
 from infopt.gate.least_memory import least_bytes
 from infopt.gate.models import model_named
-from infopt.gate.placing import TAKES_ALL, Placement, asked_devices, context_of, granted_devices, placement_of
+from infopt.gate.placing import (
+    TAKES_ALL,
+    Placement,
+    asked_devices,
+    context_of,
+    granted_devices,
+    placement_of,
+    spills,
+)
 from infopt.gate.policy import Policy
 from infopt.gate.requests import planned
 from infopt.hardware.accelerator import HardwareChoice
@@ -193,6 +201,8 @@ def _count_open(deployment: Deployment, unknown: list[Unknown]) -> bool:
     """Whether the model may be split over more devices than the file says: it says nothing of how many there are."""
     if any(name in deployment.settings for name in ("tp", "pp", "dp")):
         return False
-    elsewhere = deployment.found.form.endswith(" options") or deployment.engine in TAKES_ALL
+    # An engine that leaves layers on the CPU starts on one device too; a rule says how slow that is.
+    takes_all = deployment.engine in TAKES_ALL and not spills(deployment)
+    elsewhere = deployment.found.form.endswith(" options") or takes_all
     missing = any(item.fact == "GPU count" for item in unknown)
     return missing or (elsewhere and deployment.found.hardware.count is None)

@@ -225,6 +225,7 @@ def _in_maps(path: str, mounts: tuple[tuple[str, str], ...], outside: Mapping[st
 
 def _written(found: Found, path: str) -> Iterator[str]:
     """What a script writes to the path by a here-document before it starts the engine."""
+    yield from (text for name, text in reversed(found.written) if name == path)
     for argument in found.arguments:
         if "<<" in argument.text:
             yield from (one.body for one in commands(argument.text) if one.body and one.target == path)

@@ -77,6 +77,7 @@ class Found:
     assumed    what the reader took for granted, for the report
     options    keys of the engine's own options file, dotted, where the form is one
     mounts     where ConfigMaps lie in the container: (path, "map/" or "map/key")
+    written    files that the script around it writes before: (path, text)
     """
 
     name: str
@@ -96,6 +97,7 @@ class Found:
     assumed: tuple[str, ...] = ()
     options: tuple[tuple[str, Argument], ...] = ()
     mounts: tuple[tuple[str, str], ...] = ()
+    written: tuple[tuple[str, str], ...] = ()
 
 
 def argument_of(flag: str, value: Text, path: str) -> Argument:

@@ -285,6 +285,23 @@ text-generation-launcher --model-id Qwen/Qwen3-8B --num-shard 2
     assert [d.found.line for d in deployments] == [3, 4, 5, 6]
 
 
+@pytest.mark.parametrize(
+    "write_it", ["cat > $DIR/options.yaml <<EOF", "cat <<EOF > /tmp/options.yaml", "tee /tmp/options.yaml <<EOF"]
+)
+def test_options_that_a_script_writes(tmp_path: Path, write_it: str) -> None:
+    script = f"""DIR=/tmp
+RANKS=4
+{write_it}
+tensor_parallel_size: $RANKS
+kv_cache_config:
+  free_gpu_memory_fraction: 0.8
+EOF
+trtllm-serve Qwen/Qwen3-8B --tp_size 2 --extra_llm_api_options /tmp/options.yaml
+"""
+    one = only(tmp_path, "run.sh", script)
+    assert (one.case.deployment.value("tp"), one.case.deployment.value("utilization")) == (4, 0.8)
+
+
 def test_a_systemd_unit(tmp_path: Path) -> None:
     unit = """[Unit]
 Description=engine

@@ -86,7 +86,7 @@ def test_a_kind_of_device_settles_what_is_missing(name: str, verdict: str) -> No
 
 
 def test_weights_of_a_recipe_are_within_the_memory_it_asks_for() -> None:
-    """170, 84 and 42 GB are what the recipe asks for together; NVFP4 with its 16-bit embeddings is 1 % above."""
+    """170, 84 and 42 GB are what the recipe asks for together; NVFP4 with its 16-bit embeddings is 2 % above."""
     claims = {"default": 170, "fp8": 84, "nvfp4": 42}
     for one in checked("C82", Overrides(gpu="mi355x")):
         assert one.case.plan is not None

@@ -17,6 +17,7 @@ MENTIONS = re.compile(
 )
 MOST_CHARACTERS = 1_000_000
 MOST_SERVERS = 100
+MOST_FILES = 20
 # Scripts in here-documents of scripts.
 MOST_DEPTH = 2
 PACKAGES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm"}
@@ -31,6 +32,7 @@ def servers_in(
     if len(script.text) > MOST_CHARACTERS or not MENTIONS.search(script.text):
         return
     count, served = 0, False
+    written: list[tuple[str, str]] = []
     variables = {key: str(value) for key, value in environment.items()}
     for line in lines_of(script, variables):
         found = _server(line, name, form, environment, script)
@@ -38,13 +40,24 @@ def servers_in(
             body = Argument(line.command.body, line.words[0].line + 1, 1, script.path)
             inside = {key: at(value, script.line, script.column) for key, value in line.exported.items()}
             yield from servers_in(body, name, form, inside, depth - 1)
+        if (file := _file_of(line)) and len(written) < MOST_FILES:
+            written.append((file, expanded(line.command.body, line.known)))
         # `ollama run` asks the server that `ollama serve` started.
         again = found is not None and found.engine == "ollama" and served
         if count >= MOST_SERVERS:
             return
         if found is not None and not again:
             count, served = count + 1, served or found.engine == "ollama"
-            yield found
+            yield replace(found, written=tuple(written)) if written else found
+
+
+def _file_of(line: Line) -> str:
+    """The file a here-document goes to: `cat > FILE`, `tee FILE`; "" where it goes to none."""
+    if not line.command.body:
+        return ""
+    words = [word.text for word in line.words]
+    teed = words[-1] if words[0] in ("tee", "sudo") and len(words) > 1 else ""
+    return expanded(line.command.target, line.known) or teed
 
 
 def _server(line: Line, name: str, form: str, environment: Mapping[str, Text], script: Argument) -> Found | None:

@@ -41,7 +41,8 @@ def _of_itself(case: Case) -> Iterator[Hit]:
         detail=f"cache of {s.batch_per_replica} x {s.context_tokens:,} tokens: {format_gib(cache * s.model.layers)}; "
         f"weights {format_gib(memory.weights_bytes_per_gpu)}",
         remedy="; ".join(remedy.text for remedy in plan.remedies),
-        confidence="likely",
+        # Of how many devices the machine has, the file may say nothing.
+        confidence="likely" if case.granted is not None else "possible",
     )
 
 
