@@ -1,8 +1,12 @@
 """Forms beside Kubernetes: what each says of model, engine, version, devices and options."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from infopt.gate.check import Checked, gate
 from infopt.gate.policy import Policy
@@ -425,3 +429,102 @@ def test_a_line_on_standard_input() -> None:
     found = gate(["-"], Policy(), None, "vllm serve Qwen/Qwen3-8B --max-model-len 32k")
     (one,) = found.checked
     assert one.case.deployment.value("context_tokens") == 32_000
+
+
+KEYS = [
+    "services",
+    "image",
+    "command",
+    "entrypoint",
+    "environment",
+    "env_file",
+    "extends",
+    "file",
+    "service",
+    "deploy",
+    "resources",
+    "reservations",
+    "devices",
+    "count",
+    "device_ids",
+    "capabilities",
+    "gpus",
+    "runtime",
+    "shm_size",
+    "ipc",
+    "limits",
+    "memory",
+    "run",
+    "setup",
+    "envs",
+    "accelerators",
+    "any_of",
+    "num_nodes",
+    "image_id",
+    "instance_type",
+    "replicas",
+    "replica_policy",
+    "type",
+    "name",
+    "commands",
+    "env",
+    "gpu",
+    "nodes",
+    "model",
+    "args",
+    "model_id",
+    "gpu_type",
+    "tp",
+    "cli_args",
+    "kv_transfer_config",
+    "variants",
+    "extra_args",
+    "vram_minimum_gb",
+    "meta",
+    "base_args",
+    "max-model-len",
+    "kv-cache-dtype",
+]
+SCALARS = st.sampled_from(
+    [
+        "vllm serve a/b --tp 2",
+        "H100:8",
+        "24GB..80GB",
+        "all",
+        "0,1",
+        "service",
+        "${A:-b}",
+        "$$A",
+        "A=b",
+        "-1",
+        "",
+        "16g",
+        "x",
+    ]
+) | st.text(max_size=8)
+TREES = st.recursive(
+    SCALARS | st.integers() | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=20,
+)
+FORMS: dict[str, Callable[[object], dict[str, object]]] = {
+    "compose": lambda tree: {"services": {"a": {"image": "vllm/vllm-openai:v0.9.2", "x": tree} | as_mapping(tree)}},
+    "skypilot": lambda tree: {"run": "vllm serve a/b", "resources": tree} | as_mapping(tree),
+    "dstack": lambda tree: {"type": "service", "commands": tree, "resources": tree} | as_mapping(tree),
+    "bentoml": lambda tree: {"args": {"model_id": "a/b", "tp": tree} | as_mapping(tree)},
+    "recipe": lambda tree: {"model": {"model_id": "a/b"}, "variants": {"a": as_mapping(tree)}} | as_mapping(tree),
+    "options": lambda tree: {"max-model-len": tree, "kv-cache-dtype": tree},
+}
+
+
+def as_mapping(tree: object) -> dict[str, object]:
+    return tree if isinstance(tree, dict) else {}
+
+
+@settings(max_examples=60, deadline=3000)
+@given(st.sampled_from(sorted(FORMS)), TREES)
+def test_any_tree_in_the_place_of_a_value_is_read(form: str, tree: object) -> None:
+    """Keys may hold anything: nothing is raised, and what is checked has a verdict."""
+    found = gate(["-"], Policy(), None, json.dumps(FORMS[form](tree)))
+    assert not [error for error in found.errors if "not readable as YAML" not in error]
+    assert {one.verdict for one in found.checked} <= {"pass", "fail", "undetermined"}
