@@ -1,0 +1,185 @@
+"""Scripts, container files and Ollama: every server they start, and which files of a folder are looked at."""
+
+from pathlib import Path
+
+import pytest
+from gate_files import checked, only, settings_of
+
+from infopt.gate.check import gate
+from infopt.gate.policy import Policy
+from infopt.gate.reading import files_of
+
+DOCKER_RUN = """
+docker run -d --rm -it --gpus %s --ipc=host --shm-size 8g -e TOKEN=x -p8000:8000 --name a \\
+  vllm/vllm-openai:v0.9.2 --model Qwen/Qwen3-8B --max-model-len 4096 && docker ps
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count"), [("all", None), ("2", 2), ("'\"device=0,2\"'", 2), ("device=1", 1), ("count=3", 3)]
+)
+def test_docker_run(tmp_path: Path, gpus: str, count: int | None) -> None:
+    one = only(tmp_path, "run.sh", DOCKER_RUN % gpus)
+    assert (one.case.deployment.engine, one.case.deployment.version) == ("vllm", "0.9.2")
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "context_tokens": 4096}
+    assert one.case.granted == count
+    assert one.case.deployment.found.host.shares_ipc
+
+
+def test_every_server_of_a_script(tmp_path: Path) -> None:
+    script = """#!/bin/bash
+pip install sglang==0.5.5
+CUDA_VISIBLE_DEVICES=0,1 python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2 &
+llama-server -hf someone/Qwen3-8B-GGUF:Q8_0 -c 8192 -np 2 &
+trtllm-serve Qwen/Qwen3-8B --tp_size 4
+text-generation-launcher --model-id Qwen/Qwen3-8B --num-shard 2
+"""
+    found = checked(tmp_path, {"all.sh": script}, "all.sh")
+    deployments = [one.case.deployment for one in found]
+    assert [d.engine for d in deployments] == ["sglang", "llama.cpp", "tensorrt-llm", "tgi"]
+    assert [d.value("tp") for d in deployments] == [2, None, 4, 2]
+    assert (deployments[0].version, found[0].case.granted) == ("0.5.5", 2)
+    assert deployments[1].value("whole_context_tokens") == 8192
+    assert [d.found.line for d in deployments] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "write_it", ["cat > $DIR/options.yaml <<EOF", "cat <<EOF > /tmp/options.yaml", "tee /tmp/options.yaml <<EOF"]
+)
+def test_options_that_a_script_writes(tmp_path: Path, write_it: str) -> None:
+    script = f"""DIR=/tmp
+RANKS=4
+{write_it}
+tensor_parallel_size: $RANKS
+kv_cache_config:
+  free_gpu_memory_fraction: 0.8
+EOF
+trtllm-serve Qwen/Qwen3-8B --tp_size 2 --extra_llm_api_options /tmp/options.yaml
+"""
+    one = only(tmp_path, "run.sh", script)
+    assert (one.case.deployment.value("tp"), one.case.deployment.value("utilization")) == (4, 0.8)
+
+
+def test_a_systemd_unit(tmp_path: Path) -> None:
+    unit = """[Unit]
+Description=engine
+[Service]
+Environment="LENGTH=2048" CUDA_VISIBLE_DEVICES=0
+ExecStart=/opt/venv/bin/vllm serve Qwen/Qwen3-8B \\
+  --max-model-len ${LENGTH}
+"""
+    one = only(tmp_path, "engine.service", unit)
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "context_tokens": 2048}
+    assert one.case.granted == 1
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'CMD ["--model", "Qwen/Qwen3-8B", "--max-model-len", "4096"]',
+        'ENTRYPOINT ["vllm", "serve", "Qwen/Qwen3-8B"]\nCMD ["--max-model-len", "4096"]',
+        "CMD vllm serve Qwen/Qwen3-8B --max-model-len $LENGTH",
+    ],
+)
+def test_a_dockerfile(tmp_path: Path, start: str) -> None:
+    one = only(tmp_path, "Dockerfile", f"FROM vllm/vllm-openai:v0.9.2\nENV LENGTH=4096\n{start}\n")
+    assert (one.case.deployment.version, settings_of(one)) == (
+        "0.9.2",
+        {"model": "Qwen/Qwen3-8B", "context_tokens": 4096},
+    )
+
+
+def test_variables_that_stand_for_options_of_llama_cpp(tmp_path: Path) -> None:
+    content = """
+services:
+  a:
+    image: ghcr.io/ggml-org/llama.cpp:server-cuda-b6000
+    environment: [LLAMA_ARG_CTX_SIZE=8192, LLAMA_ARG_N_PARALLEL=4, LLAMA_ARG_HF_REPO=x/Qwen3-8B-GGUF:Q4_K_M]
+"""
+    one = only(tmp_path, "compose.yml", content, "rtx 4090")
+    assert settings_of(one) == {
+        "whole_context_tokens": 8192, "max_num_seqs": 4, "model": "x/Qwen3-8B-GGUF:Q4_K_M",
+    }  # fmt: skip
+    assert one.case.plan is not None
+    assert one.case.plan.scenario.context_tokens == 2048
+    assert one.verdict == "pass"
+
+
+MODELFILE = """# mine
+FROM %s
+PARAMETER num_ctx %d
+PARAMETER temperature 0.1
+SYSTEM \"\"\"
+FROM nowhere
+PARAMETER num_ctx 1
+\"\"\"
+"""
+
+
+def test_a_modelfile_that_fits(tmp_path: Path) -> None:
+    one = only(tmp_path, "Modelfile", MODELFILE % ("qwen3:8b", 8192), "rtx 4090")
+    assert (one.case.deployment.engine, one.case.deployment.model) == ("ollama", "qwen3:8b")
+    assert settings_of(one) == {"context_tokens": 8192}
+    assert (one.verdict, one.findings) == ("pass", ())
+    assert any("llama.cpp" in told for told in one.case.assumed)
+
+
+def test_ollama_is_slow_where_another_engine_fails(tmp_path: Path) -> None:
+    one = only(tmp_path, "my.modelfile", MODELFILE % ("llama3.1:70b", 8192), "rtx 4090")
+    (finding,) = one.findings
+    assert (one.verdict, finding.rule, finding.severity) == ("pass", "spills-to-cpu", "warning")
+    assert finding.message.startswith("slow: ")
+    assert "of 80 layers" in finding.message
+
+
+def test_layers_that_a_modelfile_leaves_on_the_cpu(tmp_path: Path) -> None:
+    content = "FROM tinyllama\nPARAMETER num_ctx 256\nPARAMETER num_gpu 10\n"
+    one = only(tmp_path, "Modelfile.small", content, "rtx 4090")
+    assert one.case.deployment.model == "tinyllama:latest"
+    assert [finding.message for finding in one.findings] == ["slow: 12 of 22 layers run on the CPU, as the file asks"]
+    assert one.findings[0].line == 3
+
+
+@pytest.mark.parametrize(("slots", "spilled"), [(1, False), (64, True)])
+def test_context_of_ollama_is_that_of_every_slot(tmp_path: Path, slots: int, spilled: bool) -> None:
+    content = f"""
+services:
+  ollama:
+    image: ollama/ollama:0.12.3
+    environment: {{OLLAMA_NUM_PARALLEL: {slots}, OLLAMA_CONTEXT_LENGTH: 8192}}
+    entrypoint: [/bin/sh, -c]
+    command: ["ollama serve & sleep 5; ollama pull qwen3:8b; wait"]
+    gpus: [{{count: 1}}]
+"""
+    one = only(tmp_path, "compose.yml", content, "rtx 4090")
+    assert (one.case.deployment.model, one.case.granted) == ("qwen3:8b", 1)
+    assert ("spills-to-cpu" in [finding.rule for finding in one.findings]) == spilled
+    assert one.verdict == "pass"
+
+
+def test_a_folder_is_searched_for_what_deploys(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "vllm serve Qwen/Qwen3-8B\n",
+        "build.sh": "make all\n",
+        "tool.py": "import os\nprint(os.sep)\n",
+        "broken.py": "import vllm\ndef f(:\n",
+        "Modelfile": "FROM qwen3:8b\n",
+        "notes.txt": "vllm serve a/b\n",
+        ".env": "MODEL=x\n",
+    }
+    found = checked(tmp_path, files)
+    assert sorted(Path(one.case.deployment.file).name for one in found) == ["Modelfile", "run.sh"]
+    assert "notes.txt" not in [Path(path).name for path in files_of([str(tmp_path)])]
+
+
+def test_a_named_file_is_read_by_its_content(tmp_path: Path) -> None:
+    assert only(tmp_path, "start", "#!/bin/sh\nvllm serve Qwen/Qwen3-8B\n").case.deployment.engine == "vllm"
+    assert only(
+        tmp_path, "deployed.txt", "services:\n  a: {image: 'vllm/vllm-openai:v0.9.2'}\n"
+    ).case.deployment.version
+
+
+def test_a_line_on_standard_input() -> None:
+    found = gate(["-"], Policy(), None, "vllm serve Qwen/Qwen3-8B --max-model-len 32k")
+    (one,) = found.checked
+    assert one.case.deployment.value("context_tokens") == 32_000
