@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.gate.check import Gate, gate
 from infopt.gate.policy import Policy
@@ -292,3 +293,20 @@ def test_a_margin_of_memory_makes_it_tight(tmp_path: Path) -> None:
     kept = checked(tmp_path, policy_of(tmp_path, "margins: {memory: 60%}\nrules: {tight: {least_sequences: 1}}\n"))
     assert [f.rule for f in loose.findings if f.rule == "tight"] == []
     assert ["60%" in f.message for f in kept.findings if f.rule == "tight"] == [True]
+
+
+def test_the_command_line_takes_a_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`infopt.yaml` here, or --policy; an error in it is one line with its place, and status 2."""
+    monkeypatch.chdir(tmp_path)
+    Path("pod.yaml").write_text(POD.replace("  nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}\n", ""))
+    assert run(("gate", "pod.yaml")) == 4
+    Path("infopt.yaml").write_text("hardware: l4\n")
+    assert run(("gate", "pod.yaml")) == 0
+    Path("strict.yaml").write_text("hardware: l4\nrules: {tight: {severity: error, least_sequences: 1000}}\n")
+    assert run(("gate", "pod.yaml", "--policy", "strict.yaml")) == 1
+    Path("wrong.yaml").write_text("targets:\n  ttfd: 1s\n")
+    capsys.readouterr()
+    assert run(("gate", "pod.yaml", "--policy", "wrong.yaml")) == 2
+    assert capsys.readouterr().err == "infopt: wrong.yaml:2:3: unknown key 'ttfd'; nearest: ttft\n"
