@@ -151,7 +151,9 @@ def read_file(
         nodes, refused, outside, found = _content(path, content, tree)
     except InfoptError as error:
         shown, secrets = without_secrets(content)
-        return Read(path, shown, (), secrets.said(unparsed_template(content, path) or str(error)), secrets)
+        why = unparsed_template(content, path) or str(error)
+        why = why if why.startswith((path, "standard input")) else f"{path}: {why}"
+        return Read(path, shown, (), secrets.said(why), secrets)
     overrides, policy = overrides or Overrides(), policy or Policy()
     every = (deployment(path, one, given(policy, overrides, path, one.name), outside) for one in found)
     deployments = tuple(one for one in every if one is not None)

@@ -39,7 +39,7 @@ def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
     known = {name: str(value) for name, value in variables_in(beside[1]).items()} if beside else {}
     for position, (name, service) in enumerate(mapping(get(document, "services")).items()):
         if position >= MOST_SERVICES:
-            return
+            raise InfoptError(f"more than {MOST_SERVICES:,} services; split the file")
         if isinstance(service, dict):
             whole, lacking = _extended(service, document, outside, MOST_EXTENDS)
             yield from _service(name, whole, known, outside, lacking)
