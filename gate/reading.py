@@ -11,7 +11,7 @@ from infopt.gate.addresses import is_place, model_name
 from infopt.gate.arguments import of_variables
 from infopt.gate.config_files import parse_with_file
 from infopt.gate.deployment import DECISIVE, Deployment, Problem, Setting, Unknown
-from infopt.gate.engines import Call, call, version_of_image
+from infopt.gate.engines import MOST_SCRIPT_CHARACTERS, Call, call, version_of_image
 from infopt.gate.finding import Finding
 from infopt.gate.found import Found
 from infopt.gate.kinds import found_in_text, is_text, is_tree, wanted
@@ -167,6 +167,8 @@ def read_file(
 def _content(path: str, content: str, tree: Tree | None) -> tuple[list[Node], dict[int, str], Outside, list[Found]]:
     """Documents of a file, which of them are templates, what is around them, and the servers found."""
     if is_text(path):
+        if len(content) > MOST_SCRIPT_CHARACTERS:
+            raise InfoptError(f"{path}: more than the {MOST_SCRIPT_CHARACTERS:,} characters of a script that are read")
         return [], {}, Outside({}, (), tree, path), found_in_text(path, content)
     try:
         nodes = [one for node in documents(content, path) for one in unlisted(node)]

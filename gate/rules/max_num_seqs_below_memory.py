@@ -13,6 +13,8 @@ def check(case: Case) -> Iterator[Hit]:
     if at is None or situation is None or case.plan is None or not isinstance(limit, int) or limit < 1:
         return
     s = situation.scenario
+    if s.engine.budget == "exact":
+        return  # the cache is as large as its sequences: none of it lies idle
     held = situation.memory.max_sequences if lengths_known(case) else case.plan.memory.max_sequences
     if load_known(case):
         asked = s.batch_per_replica
