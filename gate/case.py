@@ -72,7 +72,8 @@ class Case:
 def case_of(deployment: Deployment, policy: Policy) -> Case:
     """The case of a deployment under a policy."""
     policy = policy.of(deployment.file, deployment.found.name)
-    unknown: list[Unknown] = list(deployment.unknown)
+    # A device given for this deployment settles what its file leaves open.
+    unknown = [one for one in deployment.unknown if one.fact != "GPU type" or "gpu" not in deployment.given]
     assumed = [f"{fact.replace('_', ' ')} {value}: {where}" for fact, (value, where) in deployment.given.items()]
     assumed += deployment.found.assumed
     model = _model(deployment, unknown, assumed)
@@ -85,7 +86,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
     if model is not None and device is None:
         needs = _needed(deployment, model, unknown)
     if model is not None and device is not None and not _blocking(unknown):
-        made, refused, shortened = _plan(deployment, model, device, unknown, assumed)
+        made, refused, shortened = _plan(deployment, model, device, granted, unknown, assumed)
     return Case(
         deployment=deployment,
         policy=policy,
@@ -175,6 +176,7 @@ def _plan(
     deployment: Deployment,
     model: ModelProfile,
     device: HardwareChoice,
+    granted: int | None,
     unknown: list[Unknown],
     assumed: list[str],
 ) -> tuple[Plan | None, str, int | None]:
@@ -185,7 +187,7 @@ def _plan(
         longest = made.memory.max_context_tokens
         if made.fits is False and context.shortens and 0 < longest < made.scenario.context_tokens:
             return planned(deployment, model, device, longest, []), "", made.scenario.context_tokens
-        if made.fits is False and _count_open(deployment, unknown):
+        if made.fits is False and _count_open(deployment, granted, unknown):
             settle = "one device does not hold it; what starts the engine says over how many it is split"
             unknown.append(Unknown("GPU count", settle))
             return None, "", None
@@ -197,12 +199,11 @@ def _plan(
         return None, str(error), None
 
 
-def _count_open(deployment: Deployment, unknown: list[Unknown]) -> bool:
-    """Whether the model may be split over more devices than the file says: it says nothing of how many there are."""
+def _count_open(deployment: Deployment, granted: int | None, unknown: list[Unknown]) -> bool:
+    """Whether the model may be split over more devices than this: nothing here says over how many."""
     if any(name in deployment.settings for name in ("tp", "pp", "dp")):
         return False
     # An engine that leaves layers on the CPU starts on one device too; a rule says how slow that is.
     takes_all = deployment.engine in TAKES_ALL and not spills(deployment)
-    elsewhere = deployment.found.form.endswith(" options") or takes_all
-    missing = any(item.fact == "GPU count" for item in unknown)
-    return missing or (elsewhere and deployment.found.hardware.count is None)
+    elsewhere = deployment.found.form.endswith(" options") or any(item.fact == "GPU count" for item in unknown)
+    return (takes_all or elsewhere) and (granted is None or (elsewhere and granted > 1))

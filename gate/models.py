@@ -139,8 +139,18 @@ def _tagged(name: str) -> Named | None:
     try:
         model = resolve_model(name)
     except InfoptError:
-        return None
+        return _of_size(name, quantization[1]) if quantization is not None else None
     return Named(model, model.notes[-1:])
+
+
+def _of_size(name: str, quantization: str) -> Named | None:
+    """An Ollama tag of several words, by its first, a size: `deepseek-r1:32b-qwen-distill-q4_K_M`."""
+    family, _, tag = name.rpartition(":")
+    try:
+        model, weights = resolve_model(f"{family}:{tag.partition('-')[0]}"), format_name(quantization, "weights")
+    except InfoptError:
+        return None
+    return Named(in_format(model, weights), (f"{name} is {model.id} in {weights}, by its name",))
 
 
 def without_format(name: str) -> tuple[str, str | None]:
