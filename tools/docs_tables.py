@@ -33,7 +33,9 @@ def run(arguments: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
     environment["PYTHONIOENCODING"] = "utf-8"
     command = [sys.executable, "-m", "infopt", *shlex.split(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment, cwd=ROOT, check=False
+    )
     return done.returncode, "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
 
 
