@@ -1,5 +1,6 @@
 """Every optimization in one scenario: gain, verdict, where that flips; what is in use re-prices the others."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -86,9 +87,10 @@ def named(text: str) -> tuple[Technique, str]:
 
 
 def rank(found: Boundary) -> tuple[int, float, str]:
-    """Verdicts in their order, then the best gain first."""
-    gain = found.judgement.gain
-    return VERDICTS.index(found.judgement.verdict), -(gain.value if gain else 0.0), found.technique.id
+    """Verdicts in their order, then the best gain first; what makes an impossible situation possible has no ratio."""
+    answer = found.judgement
+    none = math.inf if answer.verdict == "use" else 0.0
+    return VERDICTS.index(answer.verdict), -(answer.gain.value if answer.gain else none), found.technique.id
 
 
 def draft_scenario(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Scenario:

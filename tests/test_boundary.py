@@ -80,6 +80,13 @@ def test_a_technique_in_full(id: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert rows[0]["verdict"] == data[0]["verdict"]
 
 
+def test_what_makes_it_fit_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    data = as_json(capsys, "--model", "70b", "--hw", "h100:1", "--isl", "2000", "--osl", "300")
+    assert data["fits"] is False
+    first = data["techniques"][0]
+    assert (first["technique"], first["verdict"], first["gain_ratio"]) == ("weight-quantization", "use", None)
+
+
 def test_a_curve_as_csv_has_every_whole_number(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(io.StringIO(printed(capsys, "kv", *HERE, "--vary", "batch=1:256"))))
     assert [int(row["batch"]) for row in rows] == list(range(1, 257))
