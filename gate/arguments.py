@@ -160,13 +160,15 @@ class _Reader:
 
     def _guess(self, answer: Answer, argument: Argument, rest: list[Argument]) -> None:
         """A flag this version has not still tells what was meant, where nothing else says it."""
-        known = self.known.flags.get(answer.name)
+        names = (answer.name, *(other.name for _, other in answer.around if other.status == "known"))
+        name = next((name for name in names if name in self.known.flags), "")
+        known = self.known.flags.get(name)
         if known is None or known.setting in self.settings or known.read == "switch":
             return
         if answer.value is None and (not rest or rest[0].text.startswith("-")):
             return
         value = answer.value if answer.value is not None else rest[0].text
-        self._set(answer.name, value, False, argument)
+        self._set(name, value, False, argument)
 
     @staticmethod
     def _negated(answer: Answer, value: str) -> bool:

@@ -21,6 +21,7 @@ from infopt.gate.policy import Policy
 from infopt.gate.requests import planned
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.instances import find_family
+from infopt.hardware.mig import PROFILE
 from infopt.hardware.names import resolve_hardware
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
@@ -146,8 +147,9 @@ def _device(
     """The kind of device: what is given for this deployment, what the file names, the policy's for all."""
     if "gpu" in deployment.given:
         return replace(resolve_hardware(deployment.given["gpu"][0]), usd_per_hour=None)
-    for key, label in deployment.found.hardware.named:
-        choice = _labelled(label.split(",")[0].strip())
+    labels = [(key, label.split(",")[0].strip()) for key, label in deployment.found.hardware.named]
+    for key, label in labels:
+        choice = _sliced(label, [other for _, other in labels if other != label]) or _labelled(label)
         if choice is None:
             continue
         if any(word in choice.resolved_as for word in ("also", "smaller", "smallest", "every")):
@@ -162,6 +164,15 @@ def _device(
     if not any(item.fact == "GPU type" for item in unknown):
         unknown.append(Unknown("GPU type", f"{why}--gpu, or deployments: in infopt.yaml"))
     return None
+
+
+def _sliced(label: str, others: list[str]) -> HardwareChoice | None:
+    """The slice of a device: the resource key has its profile, another label the device it is cut from."""
+    profile = PROFILE.search(label.lower())
+    if profile is None:
+        return None
+    whole = (PROFILE.sub("", other.lower()).replace("mig", "") for other in others)
+    return next(filter(None, (_labelled(f"{other.strip('-')}-{profile[1]}") for other in whole)), None)
 
 
 def _labelled(label: str) -> HardwareChoice | None:
