@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import dropwhile, islice
@@ -66,6 +66,7 @@ MOST_EXPANDED_CHARACTERS = 500_000
 MOST_COMMANDS = 20_000
 MOST_SCRIPT_CHARACTERS = 1_000_000
 MOST_PROGRAM_WORDS = 6
+MODEL = re.compile(r"--model([-_](path|id))?(=|$)")
 PARALLEL = re.compile(r"--?(tp|pp|world[-_]size|(tp|pp)[-_]size|(tensor|pipeline)[-_]parallel[-_]size)\b")
 
 
@@ -83,6 +84,7 @@ class Engine(Record):
 
     programs: list[str]
     images: list[Image]
+    own: list[Image] = Field([])
     hints: list[str] = Field([])
     source: str
 
@@ -122,17 +124,22 @@ def split_image(image: str) -> tuple[str, str]:
 
 def engine_of_image(image: str) -> tuple[str, Image] | None:
     """The engine an image holds."""
+    return _first_match(image, ((name, known) for name, engine in engines().items() for known in engine.images))
+
+
+def _engine_of_own_image(image: str) -> tuple[str, Image] | None:
+    """The engine that an image of somebody's own is called after."""
+    return _first_match(image, ((name, known) for name, engine in engines().items() for known in engine.own))
+
+
+def _first_match(image: str, known: Iterable[tuple[str, Image]]) -> tuple[str, Image] | None:
     repository = split_image(image)[0]
-    for name, engine in engines().items():
-        for known in engine.images:
-            if re.fullmatch(known.pattern, repository):
-                return name, known
-    return None
+    return next((one for one in known if re.fullmatch(one[1].pattern, repository)), None)
 
 
 def version_of_image(image: str) -> str | None:
     """The engine's version by the tag, or by a repository that has it in its name; None where neither says."""
-    known = engine_of_image(image)
+    known = engine_of_image(image) or _engine_of_own_image(image)
     repository, tag = split_image(image)
     named = re.fullmatch(known[1].pattern, repository) if known is not None else None
     if named is not None and "version" in named.groupdict():
@@ -151,13 +158,27 @@ def call(found: Found) -> Call | None:
     own = started(found.arguments, variables)
     if own is not None:
         return own
+    if _script(found.arguments) is not None and not found.engine:
+        return _hinted(found.arguments, variables)
     named = found.engine or ""
     image = engine_of_image(found.image) if found.image is not None else None
     if image is not None and (image[1].entry or not found.arguments):
         named = named or image[0]
+    if not named and (served := _of_own_image(found, variables)) is not None:
+        return served
     if not named or (found.arguments and not _only_options(found.arguments) and not found.engine):
         return _hinted(found.arguments, variables)
     return Call(named, "", tuple(_in_place(argument, variables) for argument in _own(found.arguments)))
+
+
+def _of_own_image(found: Found, variables: Mapping[str, str]) -> Call | None:
+    """The call of an image that is called after an engine, where its arguments name a model and it has devices."""
+    image = _engine_of_own_image(found.image) if found.image is not None else None
+    names = any(MODEL.match(argument.text) for argument in found.arguments)
+    if image is None or not names or found.hardware.count is None or not found.arguments[0].text.startswith("-"):
+        return None
+    words = tuple(_in_place(argument, variables) for argument in found.arguments)
+    return Call(image[0], "", words, f"{found.image} is taken for {image[0]}, by its name and its options")
 
 
 @cache
@@ -210,7 +231,7 @@ def started(arguments: Sequence[Argument], variables: Mapping[str, str], shells:
 
 def _script(arguments: Sequence[Argument]) -> Argument | None:
     """The script of `sh -c SCRIPT`."""
-    if not SHELLS.fullmatch(arguments[0].text.strip()):
+    if not arguments or not SHELLS.fullmatch(arguments[0].text.strip()):
         return None
     for position, argument in enumerate(arguments[1:], start=1):
         if not argument.text.startswith("-"):

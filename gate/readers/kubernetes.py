@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from infopt.gate.engines import call
 from infopt.gate.found import Found
 from infopt.gate.nodes import Node, Text, get, integer, mapping, text
 from infopt.gate.readers.pods import Container, containers, handed_on
@@ -50,8 +51,14 @@ def _group(document: Node, name: str, outside: Mapping[str, Text]) -> Iterator[F
     leader, worker = (f"{path}.{role}Template.spec" for role in ("leader", "worker"))
     own = leader if isinstance(get(document, leader), dict) else worker
     workers = list(containers(get(document, worker), worker, outside))
+    copies = 1 if replicas is None else replicas
+    if own == leader and not any(
+        call(found(one, name, GROUPED)) for one in containers(get(document, own), own, outside)
+    ):
+        # The leader is a proxy or only waits: each worker serves by itself, unless its options say that they are nodes.
+        yield from (found(one, name, GROUPED, replicas=copies * max(1, pods - 1)) for one in workers)
     for container in containers(get(document, own), own, outside):
-        made = found(container, name, GROUPED, replicas=1 if replicas is None else replicas, pods=pods)
+        made = found(container, name, GROUPED, replicas=copies, pods=pods)
         beside = next((w.hardware for w in workers if w.hardware.count is not None), None)
         if beside is not None and not made.hardware.named:
             made = replace(made, hardware=replace(made.hardware, named=beside.named))

@@ -1,0 +1,83 @@
+"""Kubernetes objects beyond the plain ones: images of one's own, groups whose leader leads only, claims, templates."""
+
+from pathlib import Path
+
+import pytest
+
+from infopt.gate.check import Checked, gate
+from infopt.gate.policy import Policy
+
+SCRIPT = "          - |\n            {}\n"
+
+
+def checked(folder: Path, content: str) -> tuple[Checked, ...]:
+    file = folder / "deployment.yaml"
+    file.write_text(content, encoding="utf-8")
+    result = gate([str(file)], Policy())
+    assert not result.errors
+    return result.checked
+
+
+def pod(image: str, words: str, resources: str = "{limits: {nvidia.com/gpu: 2}}") -> str:
+    container = f"{{name: c, image: '{image}', {words}, resources: {resources}}}"
+    return f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{container}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "words", "engine", "version"),
+    [
+        ("me/vllm-mine:local", "args: [--model, Qwen/Qwen3-8B]", "vllm", None),
+        ("me/vllm-cpu-builds:v0.9.1", "args: ['--model=Qwen/Qwen3-8B']", "vllm", "0.9.1"),
+        ("me/vllm-cuda-rhel9:3.2.1", "args: ['--model=Qwen/Qwen3-8B']", "vllm", None),
+        ("me/my-sglang:0.5.1-cu12", "args: [--model-path, Qwen/Qwen3-8B]", "sglang", "0.5.1"),
+        ("me/vllm-router:1", "args: [--port, '80']", None, None),
+        ("me/vllm-mine:1", "args: [tool, --model, Qwen/Qwen3-8B]", None, None),
+        ("me/other:1", "args: [--model, Qwen/Qwen3-8B]", None, None),
+    ],
+)
+def test_an_image_called_after_an_engine(
+    tmp_path: Path, image: str, words: str, engine: str | None, version: str | None
+) -> None:
+    found = checked(tmp_path, pod(image, words))
+    assert [(one.case.deployment.engine, one.case.deployment.version) for one in found] == (
+        [(engine, version)] if engine else []
+    )
+    assert all(any(image in why for why in one.case.assumed) for one in found)
+
+
+def test_without_devices_it_is_no_server(tmp_path: Path) -> None:
+    assert checked(tmp_path, pod("me/vllm-mine:1", "args: [--model, Qwen/Qwen3-8B]", "{}")) == ()
+
+
+def test_a_shell_is_no_model(tmp_path: Path) -> None:
+    proxy = "command: [/bin/bash, -c], args: ['python3 /opt/proxy.py --port 9000']"
+    assert checked(tmp_path, pod("vllm/vllm-openai:v0.9.0", proxy)) == ()
+
+
+GROUP = """
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: pair}
+spec:
+  replicas: 2
+  leaderWorkerTemplate:
+    size: 3
+    leaderTemplate:
+      spec:
+        containers:
+        - {name: proxy, image: "lmcache/vllm-openai:v1", command: [sh, -c], args: ["python3 proxy.py"]}
+    workerTemplate:
+      spec:
+        containers:
+        - name: engine
+          image: vllm/vllm-openai:v0.9.0
+          args: [--model, Qwen/Qwen3-8B]
+          resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+def test_workers_of_a_leader_that_serves_nothing(tmp_path: Path) -> None:
+    (one,) = checked(tmp_path, GROUP)
+    assert (one.case.deployment.model, one.case.granted) == ("Qwen/Qwen3-8B", 1)
+    assert one.case.deployment.found.hardware.replicas == 4
+    assert not [finding for finding in one.findings if finding.rule == "gpus-granted"]
