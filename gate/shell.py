@@ -2,8 +2,8 @@
 
 Understood: quotes, backslash continuations, comments, `;`, `&&`, `||`, `|`, `&`, newlines, `NAME=value`, `NAME+=value`,
 `NAME=(array)` and `export`, here-documents (kept beside the command), grouping and redirections (dropped). Variables
-are replaced by `environment.expanded` from what the file itself says; command substitution, globs and arithmetic stay
-as they are, and what is not known stays visible as `$NAME`. Every step moves forward: any text is read in one pass.
+are replaced by `environment.expanded` from what the file itself says; command substitution and globs stay as they are,
+and what is not known stays visible as `$NAME`. Every step moves forward: any text is read in one pass.
 """
 
 import re

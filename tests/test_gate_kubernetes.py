@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from infopt.gate.check import Checked, gate
+from infopt.gate.environment import expanded
 from infopt.gate.policy import Policy
 
 SCRIPT = "          - |\n            {}\n"
@@ -81,3 +82,30 @@ def test_workers_of_a_leader_that_serves_nothing(tmp_path: Path) -> None:
     assert (one.case.deployment.model, one.case.granted) == ("Qwen/Qwen3-8B", 1)
     assert one.case.deployment.found.hardware.replicas == 4
     assert not [finding for finding in one.findings if finding.rule == "gpus-granted"]
+
+
+def test_sizes_of_a_group_in_arithmetic(tmp_path: Path) -> None:
+    script = "vllm serve Qwen/Qwen3-30B-A3B --data-parallel-size $((LWS_GROUP_SIZE * $LOCAL)) -tp $((LOCAL / NOBODY))"
+    engine = f'{{name: e, image: "v:1.2", env: [{{name: LOCAL, value: "4"}}], command: [sh, -c], args: ["{script}"]}}'
+    group = f"{{leaderWorkerTemplate: {{size: 2, workerTemplate: {{spec: {{containers: [{engine}]}}}}}}}}"
+    (one,) = checked(tmp_path, f"apiVersion: x/v1\nkind: LeaderWorkerSet\nmetadata: {{name: g}}\nspec: {group}\n")
+    assert one.case.value("dp") == 8
+    assert [(finding.rule, "((LOCAL / NOBODY))" in finding.message) for finding in one.findings] == [("flags", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("$((2 + 3 * 4))", "14"),
+        ("$(( (A+1)*(A-1) ))", "63"),
+        ("$((A / 3))-$((A % 3))", "2-2"),
+        ("$((1 / 0))", "$((1 / 0))"),
+        ("$((A ** 9))", "$((A ** 9))"),
+        ("$((9 * B))", "$((9 * B))"),
+        ("$((1 - 2))", "$((1 - 2))"),
+        ("$((999999999999 * 9))", "$((999999999999 * 9))"),
+        ("$((A > 2 ? 1 : 0))", "$((A > 2 ? 1 : 0))"),
+    ],
+)
+def test_arithmetic_of_whole_numbers(text: str, made: str) -> None:
+    assert expanded(text, {"A": "8"}) == made

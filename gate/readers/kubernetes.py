@@ -57,8 +57,12 @@ def _group(document: Node, name: str, outside: Mapping[str, Text]) -> Iterator[F
     ):
         # The leader is a proxy or only waits: each worker serves by itself, unless its options say that they are nodes.
         yield from (found(one, name, GROUPED, replicas=copies * max(1, pods - 1)) for one in workers)
+    size = text(get(document, f"{path}.size"))
     for container in containers(get(document, own), own, outside):
         made = found(container, name, GROUPED, replicas=copies, pods=pods)
+        if size is not None:
+            # The controller tells every pod.
+            made = replace(made, environment={"LWS_GROUP_SIZE": size, **made.environment})
         beside = next((w.hardware for w in workers if w.hardware.count is not None), None)
         if beside is not None and not made.hardware.named:
             made = replace(made, hardware=replace(made.hardware, named=beside.named))
