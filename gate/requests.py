@@ -99,6 +99,7 @@ def request_of(deployment: Deployment, model: ModelProfile, context: int | None,
         block_tokens=_positive(value("block_tokens")),
         prefix_caching=value("prefix_caching"),
         text_only=bool(value("text_only")),
+        eager=bool(value("eager")),
         mtp_tokens=max(1, draft.tokens) if draft is not None and own else 0,
         extra_cache_layers=1 if draft is not None and (own or draft.head) else 0,
     )

@@ -158,13 +158,16 @@ def _fixed_terms(s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool
     single, used = s.engine.non_torch_bytes.single, s.engine.non_torch_bytes.at(world)
     context = s.engine.context_bytes.at(world)
     extra = _extra_bytes(s, last)
+    graphs = s.engine.graph_bytes
+    if s.eager:
+        graphs = Span(value=0, low=0, high=0, kind="source_code", source="the engine captures none (--enforce-eager)")
     beside = [Term("extra", extra, extra, extra, "bytes", "weights beside the model", "geometry", "exact")]
     return [
         Term("weights", weights, weights - spread, weights + spread, "bytes", formula, s.model.source, "exact"),
         *(beside if extra else []),
         activation_term(stage, s, last),
         _difference("communication", used, single),
-        _sum_spans("graphs", (s.engine.graph_bytes,), "captured CUDA graphs", inside=s.engine.graphs_in_budget),
+        _sum_spans("graphs", (graphs,), "captured CUDA graphs", inside=s.engine.graphs_in_budget),
         _sum_spans("engine", (single, context), "CUDA context and libraries", inside=False),
     ]
 

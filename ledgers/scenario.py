@@ -25,6 +25,7 @@ class Scenario:
     extra_bytes_per_gpu    weights beside the model's own on its last stage: a draft model, adapters
     state_pages            pages a sequence holds per recurrent layer before speculation
     text_only              vision and audio encoders are not loaded
+    eager                  no CUDA graphs are captured
     weight_quality         share of full-precision quality a source document gives the format, low and high
     """
 
@@ -56,6 +57,7 @@ class Scenario:
     extra_bytes_per_gpu: float = 0.0
     state_pages: int = 1
     text_only: bool = False
+    eager: bool = False
     mtp_loaded: bool = False
     weight_quality: tuple[float, float] | None = None
 

@@ -49,6 +49,7 @@ class Request:
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     text_only: bool = False
+    eager: bool = False
     mtp_tokens: int = 0
     extra_cache_layers: int = 0
     points: tuple[str, ...] = ()
@@ -171,6 +172,7 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         extra_bytes_per_gpu=request.extra_bytes_per_gpu,
         state_pages=_state_pages(request, engine),
         text_only=request.text_only,
+        eager=request.eager,
         mtp_loaded=request.mtp_tokens > 0,
         weight_quality=weights.quality_range,
     )

@@ -130,6 +130,7 @@ run: |
         ("L4", [("l4", 1)]),
         ("['H100:8', 'L4:2']", [("h100-sxm-80gb", 8), ("l4", 2)]),
         ("{H100: 8, A100-80GB: 4}", [("h100-sxm-80gb", 8), ("a100-sxm-80gb", 4)]),
+        ("{H100:8, A100-80GB:4, L4}", [("h100-sxm-80gb", 8), ("a100-sxm-80gb", 4), ("l4", 1)]),
     ],
 )
 def test_skypilot(tmp_path: Path, accelerators: str, ways: list[tuple[str, int]]) -> None:

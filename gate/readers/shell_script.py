@@ -1,4 +1,4 @@
-"""Shell scripts, single command lines and systemd units that start an engine."""
+"""Shell scripts, Slurm batch scripts, single command lines and systemd units that start an engine."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from pathlib import Path
 from infopt.gate.found import Argument, Found
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.scripts import MENTIONS, servers_in
+from infopt.gate.readers.slurm import job, on_job
 from infopt.gate.shell import ASSIGNMENT, split
 
 ENDINGS = frozenset({".sh", ".bash", ".service", ".slurm", ".sbatch"})
@@ -27,7 +28,9 @@ def read(path: str, content: str) -> Iterator[Found]:
     if _SECTION.search(content) and _EXECUTED.search(content):
         yield from _unit(name, content)
         return
-    for position, found in enumerate(servers_in(Argument(content, 1, 1, ""), name, "shell", {})):
+    given = job(content)
+    servers = servers_in(Argument(content, 1, 1, ""), name, "shell", given.environment if given is not None else {})
+    for position, found in enumerate(servers if given is None else on_job(list(servers), given)):
         yield found if position == 0 else _numbered(found, position + 1)
 
 

@@ -101,7 +101,8 @@ def _ways(resources: Node, known: Mapping[str, str]) -> Iterator[Asked]:
             yield from asked_of(resolved(one, known))
     for name, count in mapping(said).items():
         if isinstance(name, Text):
-            yield Asked(name, integer(count) if count is not None else 1)
+            # Without a blank behind the colon, `{L4:8}`, YAML takes the number for a part of the key.
+            yield from (Asked(name, integer(count)),) if count is not None else asked_of(resolved(name, known))
     instance = text(get(resources, "instance_type"))
     if said is None and instance is not None:
         yield Asked(instance, None)

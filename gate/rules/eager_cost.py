@@ -26,7 +26,7 @@ def check(case: Case) -> Iterator[Hit]:
         f"without graphs a token {load} takes {found.gain.value:.2f}x as long "
         f"({found.gain.low:.2f}x to {found.gain.high:.2f}x)",
         at=at,
-        detail=f"graphs would take {situation.memory.graph_bytes / 2**30:.2f} GiB on each device",
+        detail=f"graphs would take {situation.scenario.engine.graph_bytes.value / 2**30:.2f} GiB on each device",
         severity="warning" if found.verdict == "use" else "note",
         confidence="likely" if found.verdict != "measure" else "possible",
     )
