@@ -23,6 +23,7 @@ from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.instances import find_family
 from infopt.hardware.mig import PROFILE
 from infopt.hardware.names import resolve_hardware
+from infopt.hardware.product_labels import device_of_product_label
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
 from infopt.units import format_gib
@@ -176,7 +177,10 @@ def _sliced(label: str, others: list[str]) -> HardwareChoice | None:
 
 
 def _labelled(label: str) -> HardwareChoice | None:
-    """The device a label names: itself, an instance type, the family of one."""
+    """The device a label names: the driver's name of it, one people use, an instance type, the family of one."""
+    exact = device_of_product_label(label)
+    if exact is not None:
+        return HardwareChoice(exact, None, exact.name)
     try:
         return resolve_hardware(label)
     except InfoptError:
@@ -202,12 +206,26 @@ def _plan(
             settle = "one device does not hold it; what starts the engine says over how many it is split"
             unknown.append(Unknown("GPU count", settle))
             return None, "", None
+        larger = _larger(device) if made.fits is False else None
+        if larger is not None and planned(deployment, model, larger, context.tokens, []).fits is not False:
+            smaller = device.accelerator
+            settle = f"--gpu: {smaller.name or smaller.id} does not hold it, {larger.resolved_as} does"
+            unknown.append(Unknown("GPU type", settle))
+            return None, "", None
         return made, "", None
     except UndeterminedError as error:
         unknown.append(Unknown("memory", f"{error}"))
         return None, "", None
     except InfoptError as error:
         return None, str(error), None
+
+
+def _larger(device: HardwareChoice) -> HardwareChoice | None:
+    """The largest of the devices a label may mean, where the smallest was taken."""
+    others = [resolve_hardware(id) for id in device.others]
+    largest = max(others, key=lambda other: other.accelerator.usable_memory_bytes, default=None)
+    more = largest is not None and largest.accelerator.usable_memory_bytes > device.accelerator.usable_memory_bytes
+    return largest if more else None
 
 
 def _count_open(deployment: Deployment, granted: int | None, unknown: list[Unknown]) -> bool:

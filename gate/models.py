@@ -160,22 +160,33 @@ def without_format(name: str) -> tuple[str, str | None]:
     ('Qwen/Qwen2.5-72B-Instruct', 'int4_gptq')
     """
     found: list[str] = []
-    plain, changed = name, True
-    while changed:
-        changed = False
-        for ending, weights in _endings().items():
-            match = re.search(rf"[-_.]{ending}$", plain, re.IGNORECASE)
-            if match is not None:
-                plain, changed = plain[: match.start()], True
-                found.append(weights)
+    plain = name
+    while match := _ending(plain):
+        plain = plain[: -len(match[0])]
+        found.append(match[1])
     # The name of a method says more than a number of bits.
     return plain, next((w for w in found if "_" in w), found[0] if found else None)
+
+
+def _ending(name: str) -> tuple[str, str] | None:
+    """The longest known ending of a name with its separator, and the format it says."""
+    found = [
+        (match[0], weights) for e, weights in _endings().items() if (match := re.search(rf"[-_.]{e}$", name, re.I))
+    ]
+    return max(found, key=lambda pair: len(pair[0]), default=None)
 
 
 @cache
 def _endings() -> dict[str, str]:
     endings: dict[str, str] = read_yaml(DATA / "name_endings.yaml")["weights"]
     return endings
+
+
+def said_by_name(model: ModelProfile) -> bool:
+    """Whether a quantization was read off a name: the checkpoint itself may be padded, or made otherwise."""
+    if model.quantization is None or find_in_catalogue(model.id) != model.id:
+        return False
+    return load_catalogue_model(model.id).quantization != model.quantization
 
 
 def in_format(model: ModelProfile, weights: str) -> ModelProfile:

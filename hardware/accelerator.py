@@ -89,9 +89,11 @@ class HardwareChoice:
     """What `--hw` named: an accelerator and, where the text said so, how many.
 
     resolved_as  how the text was read, for the report ("p5.48xlarge = 8 x H100-SXM5-80GB")
+    others       ids of the others the text may mean; the accelerator is the smallest of them
     """
 
     accelerator: Accelerator
     gpus: int | None
     resolved_as: str
     usd_per_hour: float | None = None  # of the whole instance, where an instance type was named
+    others: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ def resolve_slice(text: str) -> HardwareChoice | None:
     chosen = min(cut, key=lambda accelerator: accelerator.usable_memory_bytes)
     others = [accelerator.id for accelerator in cut if accelerator is not chosen]
     note = f", the first of the smallest; also {', '.join(others)}" if others else ""
-    return HardwareChoice(chosen, None, chosen.name + note)
+    return HardwareChoice(chosen, None, chosen.name + note, others=tuple(others))
 
 
 def profiles() -> tuple[Profile, ...]:

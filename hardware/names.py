@@ -153,7 +153,7 @@ def _pick(text: str, name: Name, rows: list[Row]) -> HardwareChoice:
     note = f", the first of the smallest; also {', '.join(others)}" if others else ""
     if row.size_gb is None and name.size_gb is None:
         note = f" with {accelerator.memory_bytes // 2**30} GiB (add the size, as in '{text} 64gb', to choose)"
-    return HardwareChoice(accelerator, None, accelerator.name + note)
+    return HardwareChoice(accelerator, None, accelerator.name + note, others=tuple(others))
 
 
 def fitting_rows(name: Name) -> list[Row]:

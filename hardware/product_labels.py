@@ -3,6 +3,8 @@
 from functools import cache
 from pathlib import Path
 
+from infopt.hardware.accelerator import Accelerator
+from infopt.hardware.catalogue import load_accelerator
 from infopt.records import read_yaml
 
 LABEL = "nvidia.com/gpu.product"
@@ -17,6 +19,16 @@ def product_label(accelerator: str) -> str | None:
     'NVIDIA-H100-80GB-HBM3'
     """
     return _labels().get(accelerator.partition(SLICE)[0])
+
+
+def device_of_product_label(label: str) -> Accelerator | None:
+    """The device a node label names, None where the label is none of these.
+
+    >>> device_of_product_label("NVIDIA-H20").id
+    'h20-96gb'
+    """
+    known = {value: id for id, value in _labels().items()}
+    return load_accelerator(known[label]) if label in known else None
 
 
 def resource_name(accelerator: str) -> str:

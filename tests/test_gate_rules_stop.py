@@ -143,8 +143,14 @@ def test_a_checkpoint_type_falls_back_in_newer_versions(tmp_path: Path) -> None:
 
 def test_cache_of_8_bit_on_older_devices_depends_on_the_version(tmp_path: Path) -> None:
     args = ("--model", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192", "--kv-cache-dtype", "fp8")
-    for version, found in (("0.7.3", None), ("0.9.2", "error"), ("0.11.0", None)):
-        one = pod(tmp_path, *args, gpu="NVIDIA-A100-SXM4-80GB", image=f"vllm/vllm-openai:v{version}")
+    for version, asked, found in (
+        ("0.7.3", "1", None),
+        ("0.9.2", "1", "error"),
+        ("0.9.2", "0", "warning"),  # V0 may be started for it
+        ("0.11.0", "1", None),
+    ):
+        env = f"{{name: VLLM_USE_V1, value: '{asked}'}}"
+        one = pod(tmp_path, *args, gpu="NVIDIA-A100-SXM4-80GB", image=f"vllm/vllm-openai:v{version}", env=env)
         assert said(one).get("engine-refuses") == found, version
 
 

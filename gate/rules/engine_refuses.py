@@ -23,13 +23,16 @@ def check(case: Case) -> Iterator[Hit]:
     yield from _all_stages(case)
     s = plan.scenario
     if s.kv_format != s.model.compute_dtype and case.deployment.version is not None:
-        row = loss(s, s.kv_format)
+        row, forced = loss(s, s.kv_format), case.deployment.found.environment.get("VLLM_USE_V1") == "1"
         if row is not None and row.refused:
             yield Hit(
                 f"the {s.kv_format} cache fits, but {row.text[0].lower() + row.text[1:]}",
                 at=case.deployment.said_at("kv"),
                 detail=row.source,
                 remedy="a 16-bit cache, or a version from 0.11 on",
+                # Where V1 is not asked for by name, these versions may still start V0 for it.
+                severity=None if forced else "warning",
+                confidence="certain" if forced else "possible",
             )
 
 

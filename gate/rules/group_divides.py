@@ -6,6 +6,7 @@ from infopt.boundaries.weight_kernels import kernels
 from infopt.errors import InfoptError
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.models import said_by_name
 from infopt.gate.requests import weights_of
 from infopt.ledgers.scenario import allowed_tensor_parallel
 from infopt.ledgers.shards import rank_widths, whole
@@ -41,7 +42,9 @@ def check(case: Case) -> Iterator[Hit]:
         at=case.deployment.said_at("tp") or case.deployment.said_at("dp"),
         detail=f"{width * ranks:g} / {ranks} = {width:g}" + (f"; also {others}" if others else ""),
         remedy=", or ".join([*cures, *(["expert parallelism"] if experts else [])]),
-        confidence="certain" if case.deployment.version else "likely",
+        # Checkpoints are padded where groups do not divide (Qwen2.5-72B's AWQ and GPTQ have 29,696 in place of 29,568).
+        severity="warning" if said_by_name(model) else None,
+        confidence="possible" if said_by_name(model) else "certain" if case.deployment.version else "likely",
     )
 
 

@@ -10,7 +10,7 @@ from infopt.units import format_gib
 def check(case: Case) -> Iterator[Hit]:
     """Pool and copies of a model with latent attention under tp."""
     plan = case.plan
-    if plan is None or plan.scenario.tp == 1 or int(case.value("dcp", 1) or 1) > 1:
+    if plan is None or plan.fits is False or plan.scenario.tp == 1 or int(case.value("dcp", 1) or 1) > 1:
         return
     s, memory = plan.scenario, plan.memory
     if not any(group.mixer.kind in ("latent", "indexed") for group in s.model.groups):
