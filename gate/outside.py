@@ -72,7 +72,7 @@ def objects_of(nodes: Sequence[Node] | Iterator[Node], kind: str) -> Iterator[No
 
 
 def unlisted(node: Node) -> Iterator[Node]:
-    """The objects of a `kind: List`, or the document itself.
+    """The objects of a `kind: List` or of an OpenShift Template, or the document itself.
 
     >>> list(unlisted({"a": 1}))
     [{'a': 1}]
@@ -80,5 +80,7 @@ def unlisted(node: Node) -> Iterator[Node]:
     listed = text(get(node, "kind"))
     if listed is not None and listed.endswith("List") and isinstance(mapping(node).get("items"), list):
         yield from items(mapping(node)["items"])
+    elif listed == "Template" and isinstance(mapping(node).get("objects"), list):
+        yield from items(mapping(node)["objects"])
     else:
         yield node

@@ -170,8 +170,15 @@ def test_workers_are_stages_and_a_script_hands_arguments_on() -> None:
     service = SERVICE.replace("fast-runtime", "nodes").replace("nvidia.com/gpu: 1", "cpu: 8")
     one = only(f"{SCRIPTED}---\n{service}")
     assert one.engine == "huggingfaceserver"
-    assert settings(one) == {"tp": 4, "pp": 2, "context_tokens": 6000}
+    assert settings(one) == {"model": "/mnt/models", "tp": 4, "pp": 2, "context_tokens": 6000}
     assert (one.model, one.found.hardware.count, one.found.hardware.pods) == ("Qwen/Qwen2.5-7B-Instruct", 4, 2)
+
+
+@pytest.mark.parametrize(("each", "count", "pods"), [(1, 1, 8), (2, 2, 4), (8, 8, 1)])
+def test_pods_bring_what_both_sizes_need(each: int, count: int, pods: int) -> None:
+    service = SERVICE.replace("fast-runtime", "nodes").replace("nvidia.com/gpu: 1", "cpu: 8")
+    one = only(f"{SCRIPTED}---\n{service}".replace("nvidia.com/gpu: 4", f"nvidia.com/gpu: {each}"))
+    assert (one.found.hardware.count, one.found.hardware.pods) == (count, pods)
 
 
 @pytest.mark.parametrize(("script", "length"), [("vllm serve org/m $@", 2), ('exec vllm serve org/m "$@"', 2)])

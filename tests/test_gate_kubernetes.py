@@ -109,3 +109,19 @@ def test_sizes_of_a_group_in_arithmetic(tmp_path: Path) -> None:
 )
 def test_arithmetic_of_whole_numbers(text: str, made: str) -> None:
     assert expanded(text, {"A": "8"}) == made
+
+
+def test_objects_of_a_template(tmp_path: Path) -> None:
+    inner = pod("$(image)", "command: [vllm, serve, Qwen/Qwen3-8B]").replace("\n", "\n  ").strip()
+    content = f"apiVersion: template.openshift.io/v1\nkind: Template\nmetadata: {{name: t}}\nobjects:\n- {inner}\n"
+    (one,) = checked(tmp_path, content)
+    assert (one.case.deployment.model, one.case.deployment.found.name) == ("Qwen/Qwen3-8B", "p")
+
+
+@pytest.mark.parametrize(
+    ("tag", "moves"),
+    [("20260119-dev", False), ("nightly-0a1b2c3d", False), ("dev", True), ("latest-cu12", True), ("v1", True)],
+)
+def test_a_build_is_pinned(tmp_path: Path, tag: str, moves: bool) -> None:
+    (one,) = checked(tmp_path, pod(f"me/engine:{tag}", "command: [vllm, serve, Qwen/Qwen3-8B]"))
+    assert [finding.rule for finding in one.findings if finding.rule == "unpinned-image"] == ["unpinned-image"] * moves

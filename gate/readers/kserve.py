@@ -21,6 +21,9 @@ SERVICE, RUNTIMES = "InferenceService", ("ServingRuntime", "ClusterServingRuntim
 CONTAINER = "kserve-container"
 # Formats whose runtime comes with KServe or names the engine (kserve/kserve config/runtimes).
 FORMATS = {"huggingface": "huggingfaceserver", "vllm": "vllm"}
+# Sizes of a `workerSpec`: the variable that tells them, and what they are without (kserve pkg/constants).
+SIZES = {"tensorParallelSize": ("TENSOR_PARALLEL_SIZE", 1), "pipelineParallelSize": ("PIPELINE_PARALLEL_SIZE", 2)}
+MOUNTED = "/mnt/models"
 JOINED = ("args", "env", "volumeMounts")
 # What the controller puts into a runtime itself.
 NAME = re.compile(r"\{\{\s*\.Name\s*\}\}")
@@ -52,7 +55,7 @@ def _service(document: Node, outside: Outside) -> Iterator[Found]:
     replicas = integer(predictor.get("minReplicas"))
     for container in containers(_filled(pod, name), "spec.predictor", outside):
         made = found(container, name, "KServe InferenceService", replicas=max(1, replicas or 1))
-        made = _with_workers(made, mapping(pod.get("workerSpec")))
+        made = _with_workers(made, mapping(pod.get("workerSpec")), name)
         if model and runtime is None:
             made = _without_runtime(made, model)
         storage = text(model.get("storageUri")) or text(get(model, "storage.path"))
@@ -125,24 +128,24 @@ def _over(base: Mapping[str, Node], over: Mapping[str, Node]) -> dict[str, Node]
     return made
 
 
-def _with_workers(made: Found, workers: Mapping[str, Node]) -> Found:
-    """`workerSpec`: tensor parallel inside a pod, pipeline parallel over pods; both are variables of the containers."""
+def _with_workers(made: Found, workers: Mapping[str, Node], service: str = "") -> Found:
+    """`workerSpec`: variables that the controller gives the containers, and over how many pods the devices are spread.
+
+    The controller counts pods so that all of them bring tensor x pipeline parallel devices (predictor.go,
+    computeRayNodeAndGPUs). What they serve is told where a service is.
+    """
     if not workers:
         return made
-    environment = dict(made.environment)
-    sizes = {}
-    for key, variable in (
-        ("tensorParallelSize", "TENSOR_PARALLEL_SIZE"),
-        ("pipelineParallelSize", "PIPELINE_PARALLEL_SIZE"),
-    ):
-        said = text(workers.get(key))
-        sizes[key] = integer(said)
-        if said is not None:
-            environment[variable] = said
-    count, counted = made.hardware.count, made.hardware.counted_at
-    if count is None:
-        count, counted = _workers_devices(workers)
-    hardware = replace(made.hardware, pods=sizes["pipelineParallelSize"] or 1, count=count, counted_at=counted)
+    said = {key: text(workers.get(key)) for key in SIZES}
+    told = {"MODEL_NAME": service, "MODEL_DIR": MOUNTED} if service else {}
+    environment = {**{key: at(value, made.line, 1) for key, value in told.items()}, **made.environment}
+    environment |= {SIZES[key][0]: value for key, value in said.items() if value is not None}
+    tensor, pipeline = (integer(said[key]) or otherwise for key, (_, otherwise) in SIZES.items())
+    count, counted = _workers_devices(workers)
+    if not count:
+        count, counted = made.hardware.count, made.hardware.counted_at
+    pods = -(-tensor * pipeline // count) if count else pipeline
+    hardware = replace(made.hardware, pods=pods, count=count, counted_at=counted)
     return replace(made, environment=environment, hardware=hardware)
 
 

@@ -9,6 +9,8 @@ from infopt.gate.finding import Hit, Rule
 from infopt.gate.found import Argument
 
 FLOATING = re.compile(r"|latest(-.*)?|(.*-)?(nightly|main|master|stable|edge|dev|rolling)|v?\d{1,2}")
+# A day or a commit in a tag is one build, whatever stands beside it.
+BUILD = re.compile(r"(?<!\d)20\d{6}|(?<![0-9a-z])(?=[a-f]*\d)[0-9a-f]{7,40}(?![0-9a-z])")
 # The image itself has its version in its name: registries that build a repository for each.
 VERSIONED = re.compile(r".*\d+[.-]\d+.*")
 
@@ -19,7 +21,13 @@ def check(case: Case) -> Iterator[Hit]:
     if image is None or "@sha256:" in image or case.deployment.version_said == "the file":
         return
     repository, tag = split_image(image)
-    if not FLOATING.fullmatch(tag) or (not tag and VERSIONED.fullmatch(repository.rpartition("/")[2])):
+    if "$" in image or "{{" in image:
+        return  # what fills it in says the version
+    if (
+        not FLOATING.fullmatch(tag)
+        or BUILD.search(tag)
+        or (not tag and VERSIONED.fullmatch(repository.rpartition("/")[2]))
+    ):
         return
     how = f"tag {tag} moves" if tag else "it has no tag, which means latest"
     yield Hit(
