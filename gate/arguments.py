@@ -105,9 +105,17 @@ class _Reader:
                 position += 1 + self._option(argument, arguments[position + 1 :])
                 continue
             if positional == 0 and self.known.positional:
-                self.settings.setdefault(self.known.positional, Setting(argument.text, "positional", argument))
+                self._first(argument)
             positional += 1
             position += 1
+
+    def _first(self, argument: Argument) -> None:
+        """Take the first word that belongs to no option."""
+        setting = self.known.positional
+        if names := _open(argument.text):
+            self.problems.append(_unresolved(f"the {setting}", names, argument, setting))
+            return
+        self.settings.setdefault(setting, Setting(argument.text, "positional", argument))
 
     def _option(self, argument: Argument, rest: list[Argument]) -> int:
         """Take an option; how many of the following words were its values."""
@@ -203,10 +211,11 @@ class _Reader:
             message = f"{flag} is one value and has no part {key!r}"
             self.problems.append(Problem("bad-value", message, at, setting=known.setting))
             return
-        names = [*(f"${name}" for name in unresolved(value)), *templates(value)]
-        message = f"{flag} is set by {', '.join(names)}, which the file does not define"
+        names = _open(value)
+        if names and known.setting == "secret":
+            return  # A secret belongs elsewhere.
         if names and known.read != "json":
-            self.problems.append(Problem("unresolved", message, at, setting=known.setting))
+            self.problems.append(_unresolved(flag, names, at, known.setting))
             return
         try:
             read: Any = not negated if known.read == "switch" else self._read(flag, known.read, value)
@@ -219,8 +228,8 @@ class _Reader:
                 return
         except (InfoptError, ValueError) as error:
             detail = str(error) if isinstance(error, InfoptError) else f"{value!r} is not a value of {flag}"
-            kind, said = ("unresolved", message) if names else ("bad-value", f"{flag}: {detail}")
-            self.problems.append(Problem(kind, said, at, setting=known.setting))
+            bad = Problem("bad-value", f"{flag}: {detail}", at, setting=known.setting)
+            self.problems.append(_unresolved(flag, names, at, known.setting) if names else bad)
             return
         if key:
             before = self.settings.get(known.setting)
@@ -239,6 +248,17 @@ class _Reader:
         if kind == "json" and value.lstrip().startswith("{"):
             return json.loads(value)
         return value
+
+
+def _open(value: str) -> list[str]:
+    """Variables and templates that are still in a value."""
+    return [*(f"${name}" for name in unresolved(value)), *templates(value)]
+
+
+def _unresolved(what: str, names: list[str], at: Argument, setting: str) -> Problem:
+    """A value that something outside the file says."""
+    message = f"{what} is set by {', '.join(names)}, which the file does not define"
+    return Problem("unresolved", message, at, "give it a value or a default in the file", setting=setting)
 
 
 def problem_of(engine: str, version: str | None, argument: Argument, answer: Answer) -> Problem:

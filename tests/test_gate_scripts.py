@@ -183,3 +183,13 @@ def test_a_line_on_standard_input() -> None:
     found = gate(["-"], Policy(), None, "vllm serve Qwen/Qwen3-8B --max-model-len 32k")
     (one,) = found.checked
     assert one.case.deployment.value("context_tokens") == 32_000
+
+
+def test_values_from_elsewhere(tmp_path: Path) -> None:
+    script = 'vllm serve "$1" --api-key $KEY --max-lora-rank $RANK --lora-modules $NAME=$WHERE --port $PORT'
+    found = checked(tmp_path, {"serve.sh": script}, "serve.sh")
+    flags = [hit for one in found for hit in one.findings if hit.rule == "flags"]
+    assert {hit.severity for hit in flags} == {"note"}
+    assert [hit.message.partition(" is set")[0] for hit in flags] == ["the model", "--max-lora-rank", "--lora-modules"]
+    assert [one.case.deployment.model for one in found] == [None]
+    assert "model" in {unknown.fact for unknown in found[0].case.unknown}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 
-SEVERITIES = {"undetermined": "note", "deprecated": "note", "unresolved": "warning"}
+SEVERITIES = {"undetermined": "note", "deprecated": "note", "unresolved": "note"}
 
 
 def check(case: Case) -> Iterator[Hit]:
