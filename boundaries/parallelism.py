@@ -12,7 +12,7 @@ from typing import cast
 
 from infopt.boundaries.deciding import MEASURE_STEPS, by_gain
 from infopt.boundaries.parallelism_steps import figures
-from infopt.boundaries.placement_links import wires_here
+from infopt.boundaries.placement_links import placement_data, wires_here
 from infopt.boundaries.placements import Placed, candidates, fewest_devices, placed, present
 from infopt.boundaries.quantities import BATCH, CONTEXT, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -109,7 +109,8 @@ def gain_of(
     """The gain of a change, and whether it may be made: not from one that meets the target to one that does not.
 
     Where constants are lent (then `in_doubt` are the others), sums may also be as slow as on engines that leave them to
-    the vendor's library, and another placement may be the best.
+    the vendor's library, and another placement may be the best. Step times are off by more than `off_alike` says where
+    the width changes: what gains were measured to be off by is in the interval too.
     """
     target_s = situation.load.targets.tpot_s
     misses = target_s is not None and here.waited_s(here.steps) > target_s
@@ -129,7 +130,16 @@ def gain_of(
         ours = here.with_slow_sums()
         slow = {other.degrees: ratio(ours, other.with_slow_sums(), here.steps, other.steps) for other in in_doubt}
         low, high = min(low, slow[best.degrees]), max(high, *slow.values())
-    return Gain(value, low, high, metric), meets
+    least, most = measured_spread(here, best)
+    return Gain(value, min(low, least * value), max(high, most * value), metric), meets
+
+
+def measured_spread(here: Placed, best: Placed) -> tuple[float, float]:
+    """Measured over predicted gain of a change to this width, 5th and 95th percentile."""
+    low, high = placement_data("gain_spread")["value"]["mixture" if here.scenario.model.experts else "dense"]
+    if best.scenario.tp == here.scenario.tp:
+        return min(low, 1 / high), max(high, 1 / low)
+    return (low, high) if best.scenario.tp < here.scenario.tp else (1 / high, 1 / low)
 
 
 def _reason(choice: Choice, best: Placed) -> str:
