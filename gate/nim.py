@@ -16,6 +16,10 @@ REPOSITORY = re.compile(r"(?:.*/)?nim/([\w.-]+/[\w.-]+)")
 # vllm-bf16-tp4-pp1, tensorrt_llm-h100-fp8-tp2-pp1-throughput
 PROFILE = re.compile(r"(?:vllm|sglang|tensorrt_llm)-.*?\btp(\d{1,3})(?:-pp(\d{1,3}))?.*")
 TENSOR, PIPELINE = "--tensor-parallel-size", "--pipeline-parallel-size"
+# What is served instead of the image's own model: by 2.x, by the multi-LLM image of 1.x.
+MODELS = {"NIM_MODEL_PATH", "NIM_MODEL_NAME"}
+# Images without a model of their own.
+FREE = ("/llm-nim", "/model-free-nim")
 SIZES = {"NIM_TENSOR_PARALLEL_SIZE", "NIM_PIPELINE_PARALLEL_SIZE"}
 
 
@@ -26,17 +30,17 @@ def completed(found: Found) -> Found:
 
 def _named(found: Found) -> Found:
     said = found.model is not None and not is_place(found.model)
-    if found.image is None or said or "NIM_MODEL_PATH" in found.environment:
+    if found.image is None or said or MODELS & set(found.environment):
         return found
     match = REPOSITORY.fullmatch(split_image(found.image)[0])
-    if match is None or "$" in match[1] or "{" in match[1]:
+    if match is None or "$" in match[1] or "{" in match[1] or match[1].endswith(FREE):
         return found
     image = found.image
     return replace(found, model=at(match[1], image.line, image.column, image.style))
 
 
 def _placed(found: Found) -> Found:
-    if SIZES & set(found.environment):
+    if SIZES & set(found.environment) or any(one.text.startswith(TENSOR) for one in found.added):
         return found
     profile = found.environment.get("NIM_MODEL_PROFILE")
     match = PROFILE.fullmatch(profile.strip()) if profile is not None else None
@@ -49,7 +53,9 @@ def _placed(found: Found) -> Found:
     assumed = f"tensor parallel over all {count} devices of the pod: the profile, {why}, may use fewer"
     size = at(str(count), counted.line, counted.column, counted.style)
     return replace(
-        found, added=(*found.added, argument_of(TENSOR, size, "resources")), assumed=(*found.assumed, assumed)
+        found,
+        added=(*found.added, argument_of(TENSOR, size, "resources")),
+        assumed=(*found.assumed, assumed) if count > 1 else found.assumed,
     )
 
 

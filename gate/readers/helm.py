@@ -14,6 +14,8 @@ from infopt.records import Record
 
 REFERENCE = re.compile(r"\{\{-?\s*\.Values\.([A-Za-z_][\w.-]*)\s*(?:\|\s*(?:quote|toString)\s*)?-?\}\}")
 MOST_ROUNDS = 4
+# A chart, its parent and that one's parent (`nimOperator.nim-llm`).
+MOST_DEPTH = 3
 MOST_CHARACTERS = 20_000
 
 
@@ -37,17 +39,19 @@ class Key(Record):
     negated: str | None = None
 
 
-def charts(document: Node, reads: Callable[[Mapping[str, Node]], bool]) -> Iterator[Values]:
-    """The parts of a document that a chart reads."""
+def charts(
+    document: Node, reads: Callable[[Mapping[str, Node]], bool], path: str = "", depth: int = MOST_DEPTH
+) -> Iterator[Values]:
+    """The parts of a document that a chart reads: the whole, else sections a parent chart hands on."""
     values = mapping(document)
     if "apiVersion" in values and "kind" in values:
         return
     if reads(values):
-        yield Values(values, "")
+        yield Values(values, path)
         return
     for name, part in values.items():
-        if isinstance(part, dict) and reads(part):
-            yield Values(part, f"{name}.")
+        if isinstance(part, dict) and depth > 1:
+            yield from charts(part, reads, f"{path}{name}.", depth - 1)
 
 
 def rendered(value: Text, values: Mapping[str, Node]) -> Text:

@@ -21,6 +21,11 @@ KINDS = {"Workspace": "", "InferenceSet": "spec.template."}
 ROLES = "MultiRoleInference"
 FILE = "inference_config.yaml"
 SIZED = "vLLM's parallel sizes are what KAITO's operator sets: tp the GPUs of a node, pp the nodes"
+# What the operator gives vLLM where the ConfigMap says nothing else (source: see data/kaito.yaml).
+OWN = (("--gpu-memory-utilization", "0.84"), ("--max-model-len", "-1"))
+OWN_SAID = (
+    "KAITO's operator gives vLLM 0.84 of the device and the longest context that fits, as its releases of today do"
+)
 NODES = "one node a replica: KAITO may add nodes itself, which the file does not say"
 
 
@@ -87,16 +92,18 @@ def _preset(
     """vLLM as the operator starts it for a preset; options of the ConfigMap come last and win."""
     hardware = _hardware(resource, Hardware(), replicas)
     of_file, missing = _options(config, outside)
+    own = [argument_of(flag, at(value, preset.line, preset.column), "preset") for flag, value in OWN]
+    sized = (SIZED,) if hardware.count is not None and hardware.count * hardware.pods > 1 else ()
     return Found(
         name=name,
         form=f"KAITO {kind}",
         line=line,
         engine="vllm",
         model=model_of(preset),
-        added=(*_parallel(hardware, preset), *of_file),
+        added=(*_parallel(hardware, preset), *own, *of_file),
         hardware=hardware,
         missing=(*missing, ("engine version", "the operator's base image")),
-        assumed=(SIZED,) if hardware.count is not None and hardware.count * hardware.pods > 1 else (),
+        assumed=(*sized, OWN_SAID),
     )
 
 

@@ -10,7 +10,8 @@ from infopt.units import format_gib, format_share
 def check(case: Case) -> Iterator[Hit]:
     """Whole sequences below the parameter, a verdict within the error, or less to spare than the policy's margin."""
     plan = case.plan
-    if plan is None or plan.fits is False:
+    # An engine that takes the longest context that fits leaves nothing by its own choice (engine-accepts tells it).
+    if plan is None or plan.fits is False or case.shortened_from is not None:
         return
     memory, s = plan.memory, plan.scenario
     if not memory.layout.kinds:

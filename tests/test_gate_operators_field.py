@@ -1,0 +1,120 @@
+"""Forms of operators and charts as people lay them out: NIM, KAITO, Ray Serve, scenarios, charts of somebody's own."""
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from infopt.gate.case import Case, case_of
+from infopt.gate.deployment import Deployment
+from infopt.gate.finding import Hit
+from infopt.gate.outside import Tree
+from infopt.gate.policy import Policy
+from infopt.gate.reading import read_file, text_of
+from infopt.gate.rules import tight
+
+
+def read(tmp_path: Path, content: str, name: str = "deployment.yaml") -> list[Deployment]:
+    file = tmp_path / name
+    file.write_text(dedent(content), encoding="utf-8")
+    found = read_file(str(file), tree=Tree([str(one) for one in sorted(tmp_path.iterdir())], text_of))
+    assert not found.error
+    return list(found.deployments)
+
+
+def one(tmp_path: Path, content: str) -> Deployment:
+    (found,) = read(tmp_path, content)
+    return found
+
+
+def settings(deployment: Deployment) -> dict[str, Any]:
+    return {name: setting.value for name, setting in deployment.settings.items() if name != "served_name"}
+
+
+def hits(case: Case) -> list[Hit]:
+    return list(tight.check(case))
+
+
+SERVICE = """\
+    apiVersion: apps.nvidia.com/v1alpha1
+    kind: NIMService
+    metadata: {name: chat}
+    spec:
+      image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct, tag: 1.8.4}
+      storage: {nimCache: {name: weights}}
+      resources: {limits: {nvidia.com/gpu: 4}}
+    """
+
+
+def test_nim_serves_the_model_that_a_variable_names(tmp_path: Path) -> None:
+    served = one(tmp_path, f"{SERVICE}  env: [{{name: NIM_MODEL_NAME, value: hf://Qwen/Qwen3-4B}}]\n")
+    assert served.model == "Qwen/Qwen3-4B"
+
+
+def test_nim_takes_model_and_profile_of_its_cache(tmp_path: Path) -> None:
+    cache = """\
+        ---
+        apiVersion: apps.nvidia.com/v1alpha1
+        kind: NIMCache
+        metadata: {name: weights}
+        spec: {source: SOURCE}
+        """
+    of_hub = cache.replace("SOURCE", "{hf: {namespace: Qwen, modelName: Qwen3-8B}}")
+    assert one(tmp_path, dedent(SERVICE) + dedent(of_hub)).model == "Qwen/Qwen3-8B"
+    profile = one(
+        tmp_path, dedent(SERVICE) + dedent(cache.replace("SOURCE", '{ngc: {model: {tensorParallelism: "2"}}}'))
+    )
+    assert (profile.model, settings(profile)["tp"]) == ("meta/llama-3.1-8b-instruct", 2)
+    other = one(tmp_path, dedent(SERVICE) + dedent(of_hub.replace("name: weights", "name: another")))
+    assert other.model == "meta/llama-3.1-8b-instruct"
+
+
+def test_nim_over_several_nodes(tmp_path: Path) -> None:
+    for said in ("{size: 2}", "{parallelism: {pipeline: 2, tensor: 4}}", "{parallelism: {pp: 2}}"):
+        spread = one(tmp_path, f"{SERVICE}  multiNode: {said}\n")
+        assert (spread.found.hardware.count, spread.found.hardware.pods) == (4, 2)
+        assert (settings(spread)["tp"], settings(spread)["pp"]) == (4, 2)
+
+
+def test_nim_counts_devices_that_it_claims(tmp_path: Path) -> None:
+    claims = "draResources: [{claimCreationSpec: {devices: [{name: a, count: 2}, {name: b}]}}]"
+    claimed = one(tmp_path, SERVICE.replace("resources: {limits: {nvidia.com/gpu: 4}}", claims))
+    assert claimed.found.hardware.count == 3
+
+
+def test_values_of_a_chart_two_charts_down(tmp_path: Path) -> None:
+    nested = one(
+        tmp_path,
+        """\
+        operator:
+          llm:
+            image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct, tag: 1.8.4}
+            model: {engine: vllm, tensorParallelism: "2"}
+            resources: {limits: {nvidia.com/gpu: 2}}
+        """,
+    )
+    assert (nested.engine, nested.model, settings(nested)["tp"]) == ("nim", "meta/llama-3.1-8b-instruct", 2)
+
+
+def test_kaito_takes_a_length_that_fits(tmp_path: Path) -> None:
+    workspace = """\
+        apiVersion: kaito.sh/v1beta1
+        kind: Workspace
+        metadata: {name: chat}
+        resource: {instanceType: Standard_NV36ads_A10_v5}
+        inference: {preset: {name: llama-3.1-8b-instruct}CONFIG}
+        """
+    case = case_of(one(tmp_path, workspace.replace("CONFIG", "")), Policy())
+    assert case.plan is not None
+    assert (case.plan.fits, case.shortened_from) == (True, 131_072)
+    assert hits(case) == []
+    options = """\
+        ---
+        kind: ConfigMap
+        apiVersion: v1
+        metadata: {name: mine}
+        data: {inference_config.yaml: "vllm: {max-model-len: 131072, gpu-memory-utilization: 0.9}"}
+        """
+    asked = dedent(workspace.replace("CONFIG", ", config: mine")) + dedent(options)
+    case = case_of(one(tmp_path, asked), Policy())
+    assert case.plan is not None
+    assert (case.plan.fits, case.value("utilization")) == (False, 0.9)
