@@ -83,7 +83,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
     granted = granted_devices(deployment)
     if granted is None and device is not None and device.gpus is not None:
         granted = device.gpus * deployment.found.hardware.pods
-    device = device and replace(device, gpus=None)
+    device = device and _shared(replace(device, gpus=None), deployment, assumed)
     made, refused, shortened, needs = None, "", None, None
     if model is not None and device is None:
         needs = _needed(deployment, model, unknown)
@@ -165,6 +165,16 @@ def _device(
     if not any(item.fact == "GPU type" for item in unknown):
         unknown.append(Unknown("GPU type", f"{why}--gpu, or deployments: in infopt.yaml"))
     return None
+
+
+def _shared(device: HardwareChoice, deployment: Deployment, assumed: list[str]) -> HardwareChoice:
+    """The part of a device that a sharing scheduler gives a container: engines see no more than that."""
+    hardware, whole = deployment.found.hardware, device.accelerator.usable_memory_bytes
+    part = hardware.part_bytes or int((hardware.part_share or 1.0) * whole)
+    if part >= whole:
+        return device
+    assumed.append(f"a device is shared: {format_gib(part)} of it are this container's")
+    return replace(device, accelerator=replace(device.accelerator, usable_memory_bytes=part), others=())
 
 
 def _sliced(label: str, others: list[str]) -> HardwareChoice | None:

@@ -36,6 +36,7 @@ class Hardware:
     named       texts that name the kind, the most telling first: (key, value)
     pods        of one group that serves together (LeaderWorkerSet size, worker pods, nodes)
     replicas    groups
+    part_bytes  memory of a device that a sharing scheduler gives, None for all of it; `part_share` the same as a share
     """
 
     count: int | None = None
@@ -44,6 +45,8 @@ class Hardware:
     named: tuple[tuple[str, Text], ...] = ()
     pods: int = 1
     replicas: int = 1
+    part_bytes: int | None = None
+    part_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

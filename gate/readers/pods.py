@@ -7,6 +7,7 @@ from dataclasses import replace
 from infopt.frozen import dataclass
 from infopt.gate.found import Argument, Hardware, Host
 from infopt.gate.nodes import Node, Text, boolean, get, integer, items, mapping, text
+from infopt.gate.readers.claims import claimed
 from infopt.hardware.instances import find_family
 
 # Resource keys that ask for whole devices; MIG slices carry their kind in the key.
@@ -70,10 +71,21 @@ def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) 
             arguments=tuple(substituted(word, environment) for word in command_line(container, where)),
             environment=environment,
             hidden=hidden,
-            hardware=devices(container, named),
+            hardware=_with_claims(devices(container, named), spec, container, outside or {}),
             host=host(spec, container),
             mounts=tuple(config_mounts(spec, container)),
         )
+
+
+def _with_claims(
+    asked: Hardware, pod: Mapping[str, Node], container: Mapping[str, Node], outside: Mapping[str, Text]
+) -> Hardware:
+    """Devices of a container that asks for none by count but takes some of the pod's claims."""
+    names = {str(text(get(one, "name"))) for one in items_of(get(container, "resources.claims"))}
+    if asked.count is not None or not names:
+        return asked
+    found = claimed([one for one in items_of(pod.get("resourceClaims")) if str(get(one, "name")) in names], outside)
+    return asked if found is None else replace(found, named=(*found.named, *asked.named))
 
 
 def items_of(node: Node) -> list[Node]:
@@ -144,6 +156,11 @@ def variables(container: Mapping[str, Node], outside: Mapping[str, Text]) -> tup
     return known, tuple(hidden)
 
 
+# project-hami.io docs, device-memory resources; volcano.sh vgpu
+PART_MIB = ("nvidia.com/gpumem", "volcano.sh/vgpu-memory")
+PART_PERCENT = "nvidia.com/gpumem-percentage"
+
+
 def devices(container: Mapping[str, Node], named: tuple[tuple[str, Text], ...]) -> Hardware:
     """Devices a container asks for: limits first, then requests."""
     for kind in ("limits", "requests"):
@@ -152,8 +169,23 @@ def devices(container: Mapping[str, Node], named: tuple[tuple[str, Text], ...]) 
             count = integer(value)
             if isinstance(key, Text) and DEVICE_RESOURCES.fullmatch(key) and count is not None:
                 of_slice: tuple[tuple[str, Text], ...] = ((str(key), key),) if "mig-" in key else ()
-                return Hardware(count=count, counted_at=value, resource=str(key), named=(*of_slice, *named))
+                part, share = _part(asked)
+                return Hardware(
+                    count=count,
+                    counted_at=value,
+                    resource=str(key),
+                    named=(*of_slice, *named),
+                    part_bytes=part,
+                    part_share=share,
+                )
     return Hardware(named=named)
+
+
+def _part(asked: Mapping[str, Node]) -> tuple[int | None, float | None]:
+    """Memory of each device by schedulers that share one (HAMi, Volcano): MiB, or percent of it."""
+    whole = next((n for key in PART_MIB if (n := integer(asked.get(key))) is not None), None)
+    percent = integer(asked.get(PART_PERCENT))
+    return (None if whole is None else whole * 2**20), (None if percent is None else percent / 100)
 
 
 def device_names(pod: Mapping[str, Node]) -> tuple[tuple[str, Text], ...]:
