@@ -180,7 +180,7 @@ def _example(found: Decision, model: ModelProfile) -> Iterator[Figure]:
     basis = before.basis_with(other)
     yield Figure(f"mixture_{name}_ratio", ratio, "ratio", f"TPOT gain of {size} ({BASIS_TEXT[basis]})")
     end = _loses_batch(before, other)
-    text = f"from which {model.id} gains no TPOT" + (": never" if end is None else "")
+    text = f"batch from which {model.id} gains no TPOT" + (": never" if end is None else "")
     yield Figure(f"mixture_{name}_ends_batch", end, "sequences", text)
 
 

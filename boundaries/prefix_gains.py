@@ -2,14 +2,18 @@
 
     W(c)       = OSL step(B) / B + prompt(ISL, c)     machine time of a request of whose prompt c tokens are cached
     throughput = W(0) / W(c) = 1 / (1 - saved share of machine time)
-    saturation = replicas / W at as many sequences as fit: more where they share blocks; the fullest replica decides
+    saturation = replicas / W at as many sequences as fit and --tpot allows: more where they share blocks; the fullest
+                 replica decides
 Where prefixes have homes, one replica holds `hot_spot` times its share of the requests and the others what is left.
 """
+
+from functools import partial
 
 from infopt.boundaries.prefix_reuse import Reuse, running
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps
 from infopt.boundaries.technique import Gain
+from infopt.ledgers.queueing import largest_batch
 
 
 def first_token_gain(situation: Situation, reuse: Reuse) -> Gain:
@@ -80,10 +84,13 @@ def saturations_per_s(situation: Situation, reuse: Reuse, steps: Steps) -> tuple
 
 
 def saturation_per_s(situation: Situation, sequences: int, steps: Steps) -> float:
-    """Most requests a second of all replicas, each with `sequences` or as many as the engine runs.
+    """Most requests a second of all replicas, each with `sequences` or as many as the engine and --tpot allow.
 
-    Who asks for a batch starts the engine with as many.
+    Who asks for a batch starts the engine with as many. A target that one sequence alone misses is left out.
     """
-    s = situation.scenario
-    batch = max(1, min(sequences, max(s.max_num_seqs, s.batch_per_replica))) * s.sharing_replicas
+    s, target_s = situation.scenario, situation.load.targets.tpot_s
+    batch = float(max(1, min(sequences, max(s.max_num_seqs, s.batch_per_replica))) * s.sharing_replicas)
+    if target_s is not None:
+        marks = [tokens for tokens, _ in steps.curve]
+        batch = float(largest_batch(partial(situation.tpot_s, steps), target_s, batch, marks) or batch)
     return s.dp / s.sharing_replicas / machine_s(situation, steps, batch)

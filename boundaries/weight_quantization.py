@@ -248,7 +248,7 @@ def _figures(before: Situation, best: Candidate, few: int | None, fewer: int | N
     )
     for name_of, ledger, bits in (("", before.compute, s.weight_format), ("_after", after.compute, name)):
         never = ": never" if ledger.ridge_batch is None else ""
-        text = f"from which {bits} steps wait for FLOP, not bytes{never}"
+        text = f"batch from which {bits} steps wait for FLOP, not bytes{never}"
         yield Figure(f"ridge_batch{name_of}", ledger.ridge_batch, "sequences", text)
     low, high = after.scenario.weight_quality or (None, None)
     yield Figure("quality_low_share", low, "share", f"of quality {name} keeps at least, where document 3 says")
