@@ -1,4 +1,4 @@
-"""NIM: the operator's `NIMService` and `NIMPipeline`, values of the nim-llm chart. Rendered objects are Kubernetes objects.
+"""NIM: the operator's NIMService and NIMPipeline, values of the nim-llm chart. Rendered objects are Kubernetes objects.
 
 Of a NIMService its NIMCache, where it is among the files, says the model of the hub and the profile's tensor parallel
 size; `multiNode` says how many pods serve together, `draResources` how many devices a pod claims (k8s-nim-operator
