@@ -125,3 +125,65 @@ def test_objects_of_a_template(tmp_path: Path) -> None:
 def test_a_build_is_pinned(tmp_path: Path, tag: str, moves: bool) -> None:
     (one,) = checked(tmp_path, pod(f"me/engine:{tag}", "command: [vllm, serve, Qwen/Qwen3-8B]"))
     assert [finding.rule for finding in one.findings if finding.rule == "unpinned-image"] == ["unpinned-image"] * moves
+
+
+def claims(request: str, kind: str = "ResourceClaimTemplate") -> str:
+    inner = f"{{devices: {{requests: [{request}]}}}}"
+    spec = f"{{spec: {inner}}}" if kind == "ResourceClaimTemplate" else inner
+    return f"---\napiVersion: resource.k8s.io/v1\nkind: {kind}\nmetadata: {{name: two}}\nspec: {spec}\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "granted"),
+    [
+        ("{name: g, exactly: {deviceClassName: gpu.nvidia.com, count: 2}}", 2),
+        ("{name: g, deviceClassName: gpu.amd.com}", 1),
+        ("{name: g, exactly: {deviceClassName: gpu.nvidia.com, allocationMode: All}}", None),
+        ("{name: g, exactly: {deviceClassName: nic.example.com}}", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ResourceClaimTemplate", "ResourceClaim"])
+def test_devices_that_a_pod_claims(tmp_path: Path, request_: str, granted: int | None, kind: str) -> None:
+    content = pod("v:1.2", "command: [vllm, serve, Qwen/Qwen3-8B]", "{claims: [{name: mine}]}")
+    reference = "resourceClaimTemplateName" if kind == "ResourceClaimTemplate" else "resourceClaimName"
+    content = content.replace("spec: {", f"spec: {{resourceClaims: [{{name: mine, {reference}: two}}], ")
+    (one,) = checked(tmp_path, content + claims(request_, kind))
+    assert one.case.granted == granted
+
+
+def test_a_claim_names_the_product(tmp_path: Path) -> None:
+    cel = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA L40S'"
+    request = (
+        f'{{name: g, exactly: {{deviceClassName: gpu.nvidia.com, selectors: [{{cel: {{expression: "{cel}"}}}}]}}}}'
+    )
+    content = pod("v:1.2", "command: [vllm, serve, Qwen/Qwen3-8B]", "{claims: [{name: mine}]}")
+    content = content.replace("spec: {", "spec: {resourceClaims: [{name: mine, resourceClaimTemplateName: two}], ")
+    (one,) = checked(tmp_path, content + claims(request))
+    assert one.case.device is not None
+    assert one.case.device.accelerator.id == "l40s"
+
+
+PIPELINE = """
+apiVersion: apps.nvidia.com/v1alpha1
+kind: NIMPipeline
+metadata: {name: p}
+spec:
+  services:
+  - name: chat
+    spec: {image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct, tag: "1.8"}, RESOURCES}
+  - {name: none, enabled: false, spec: {image: {repository: nvcr.io/nim/a/b, tag: "1.8"}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("resources", "granted"),
+    [
+        ("resources: {limits: {nvidia.com/gpu: 2}}", 2),
+        ("draResources: [{resourceClaimTemplateName: two}]", 3),
+    ],
+)
+def test_a_pipeline_of_nims(tmp_path: Path, resources: str, granted: int) -> None:
+    content = PIPELINE.replace("RESOURCES", resources) + claims("{deviceClassName: gpu.nvidia.com, count: 3}")
+    (one,) = checked(tmp_path, content)
+    assert (one.case.deployment.found.name, one.case.deployment.version) == ("chat", "1.8")
+    assert one.case.granted == granted

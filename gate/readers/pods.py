@@ -59,11 +59,12 @@ class Container:
 def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) -> Iterator[Container]:
     """The containers of a pod spec; `outside` are variables of ConfigMaps by `name/key` and `name`."""
     spec = mapping(pod)
+    around = {} if outside is None else outside
     named = device_names(spec)
     for position, node in enumerate(items_of(spec.get("containers"))):
         container = mapping(node)
         where = f"{path}.containers[{position}]"
-        environment, hidden = variables(container, outside or {})
+        environment, hidden = variables(container, around)
         yield Container(
             name=str(text(container.get("name")) or f"container {position}"),
             line=line_of(container),
@@ -71,7 +72,7 @@ def containers(pod: Node, path: str, outside: Mapping[str, Text] | None = None) 
             arguments=tuple(substituted(word, environment) for word in command_line(container, where)),
             environment=environment,
             hidden=hidden,
-            hardware=_with_claims(devices(container, named), spec, container, outside or {}),
+            hardware=_with_claims(devices(container, named), spec, container, around),
             host=host(spec, container),
             mounts=tuple(config_mounts(spec, container)),
         )
