@@ -187,3 +187,21 @@ def test_a_pipeline_of_nims(tmp_path: Path, resources: str, granted: int) -> Non
     (one,) = checked(tmp_path, content)
     assert (one.case.deployment.found.name, one.case.deployment.version) == ("chat", "1.8")
     assert one.case.granted == granted
+
+
+@pytest.mark.parametrize(
+    ("label", "device"),
+    [
+        ("gpuspecs: A100_40GB", "a100-sxm-40gb"),
+        ("example.com/gpu.class: l40s", "l40s"),
+        ("gpu: 'true'", None),
+        ("pool: t4", None),
+        ("nvidia.com/gpu.product: NVIDIA-H200, gpu-name: l4", "h200-sxm-141gb"),
+    ],
+)
+def test_labels_of_ones_own(tmp_path: Path, label: str, device: str | None) -> None:
+    content = pod("v:1.2", "command: [vllm, serve, Qwen/Qwen3-8B]").replace(
+        "spec: {", f"spec: {{nodeSelector: {{{label}}}, "
+    )
+    (one,) = checked(tmp_path, content)
+    assert (one.case.device and one.case.device.accelerator.id) == device

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.gate.found import Argument, Hardware, Host
 from infopt.gate.nodes import Node, Text, boolean, get, integer, items, mapping, text
 from infopt.gate.readers.claims import claimed
 from infopt.hardware.instances import find_family
+from infopt.hardware.names import resolve_hardware
 
 # Resource keys that ask for whole devices; MIG slices carry their kind in the key.
 DEVICE_RESOURCES = re.compile(
@@ -31,6 +33,7 @@ DEVICE_LABELS = (
     "beta.kubernetes.io/instance-type",
     "karpenter.sh/instance-type",
 )
+OWN_LABEL = re.compile(r"gpu|accelerator", re.IGNORECASE)
 # A variable in command and args; a name may hold dots and hyphens.
 REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)")
 SHELLS = re.compile(r"(.*/)?(ba|da|z|k)?sh")
@@ -203,8 +206,16 @@ def device_names(pod: Mapping[str, Node]) -> tuple[tuple[str, Text], ...]:
             if label is not None and only is not None and get(expression, "operator") == "In":
                 found.setdefault(str(label), only)
     known = tuple((label, found[label]) for label in DEVICE_LABELS if label in found)
-    # Node groups are often called after the family of their instances.
-    return known or tuple((label, value) for label, value in found.items() if find_family(value) is not None)
+    # A label of somebody's own may name the device; node groups are often called after the family of their instances.
+    own = tuple((label, value) for label, value in found.items() if OWN_LABEL.search(label) and _is_device(value))
+    return known or own or tuple((label, value) for label, value in found.items() if find_family(value) is not None)
+
+
+def _is_device(value: str) -> bool:
+    try:
+        return resolve_hardware(value) is not None
+    except InfoptError:
+        return False
 
 
 def host(pod: Mapping[str, Node], container: Mapping[str, Node]) -> Host:
