@@ -118,3 +118,64 @@ def test_kaito_takes_a_length_that_fits(tmp_path: Path) -> None:
     case = case_of(one(tmp_path, asked), Policy())
     assert case.plan is not None
     assert (case.plan.fits, case.value("utilization")) == (False, 0.9)
+
+
+MODEL = """\
+    model_loading_config: {model_id: small, model_source: Qwen/Qwen3-8B}
+    accelerator_type: L4
+    engine_kwargs: {max_model_len: 4096, tensor_parallel_size: 2}
+    """
+
+
+def test_ray_builders_take_one_model_or_one_for_each_role(tmp_path: Path) -> None:
+    single = one(
+        tmp_path,
+        """\
+        applications:
+        - name: app
+          import_path: ray.serve.llm:build_dp_openai_app
+          args:
+            llm_config:
+              model_loading_config: {model_id: Qwen/Qwen3-30B-A3B}
+              engine_kwargs: {data_parallel_size: 4, tensor_parallel_size: 2}
+        """,
+    )
+    assert (single.model, case_of(single, Policy()).needed) == ("Qwen/Qwen3-30B-A3B", 8)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.yaml").write_text(dedent(MODEL), encoding="utf-8")
+    split = read(
+        tmp_path,
+        """\
+        applications:
+        - name: app
+          import_path: ray.serve.llm:build_pd_openai_app
+          args: {prefill_config: models/small.yaml, decode_config: elsewhere/large.yaml}
+        """,
+    )
+    assert [deployment.found.role for deployment in split] == ["prefill", "decode"]
+    assert (split[0].model, settings(split[0])["tp"], split[0].found.line) == ("Qwen/Qwen3-8B", 2, 4)
+    assert (split[1].model, [unknown.settle for unknown in split[1].unknown if unknown.fact == "model"]) == (
+        None,
+        ["elsewhere/large.yaml: a file that is not beside this one"],
+    )
+
+
+def test_ray_models_as_rayllm_wrote_them(tmp_path: Path) -> None:
+    older = one(
+        tmp_path,
+        """\
+        deployment_config: {autoscaling_config: {min_replicas: 2}}
+        engine_config:
+          model_id: org/served
+          hf_model_id: Qwen/Qwen3-14B
+          type: VLLMEngine
+          engine_kwargs: {gpu_memory_utilization: 0.8, its_own_switch: true}
+          max_total_tokens: 8192
+        scaling_config: {num_workers: 2, resources_per_worker: {"accelerator_type:A10G": 0.01}}
+        """,
+    )
+    assert (older.model, older.engine, older.problems) == ("Qwen/Qwen3-14B", "vllm", ())
+    assert settings(older) == {"model": "Qwen/Qwen3-14B", "utilization": 0.8, "tp": 2, "context_tokens": 8192}
+    assert older.found.hardware.named[0][1] == "A10G"
+    engine = one(tmp_path, f"{dedent(MODEL)}llm_engine: VLLMEngine\ntensor_parallelism: {{degree: 4}}\n")
+    assert (engine.engine, settings(engine)["tp"]) == ("vllm", 2)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 from infopt.gate.arguments import settings_of
@@ -12,6 +13,7 @@ from infopt.gate.found import Argument, Found, argument_of
 from infopt.gate.nodes import Node, Text, at, get, integer, items, mapping, text
 from infopt.gate.readers.pods import items_of, line_of
 from infopt.gate.readers.ray_clusters import Cluster, hardware_of, host_of
+from infopt.gate.readers.ray_llm import configs, engine_name, is_model, today
 from infopt.records import Record, read_yaml, validate_record
 
 BUILDER = "ray.serve.llm"
@@ -32,7 +34,7 @@ def recognises(document: Node) -> bool:
     """Whether a file without a kind is a serve config, or the config of one of Ray's models."""
     if not isinstance(document, dict) or "apiVersion" in document:
         return False
-    if isinstance(document.get("model_loading_config"), dict):
+    if is_model(document):
         return True
     apps = items_of(document.get("applications"))
     return bool(apps) and all(text(get(app, "import_path")) is not None for app in apps)
@@ -40,7 +42,7 @@ def recognises(document: Node) -> bool:
 
 def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
     """The models; the cluster they run on stands elsewhere."""
-    if isinstance(get(document, "model_loading_config"), dict):
+    if is_model(document):
         yield llm(document, "", Cluster())
         return
     yield from applications(document, "serve", Cluster(), outside)
@@ -51,9 +53,9 @@ def applications(config: Node, service: str, cluster: Cluster, outside: Mapping[
     for position, app in enumerate(items_of(get(config, "applications"))):
         name = f"{service}-{text(get(app, 'name')) or position}"
         path = f"applications[{position}]"
-        models = [one for one in items_of(get(app, "args.llm_configs")) if isinstance(one, dict)]
+        models = list(configs(app, outside))
         if models:
-            yield from (llm(one, name, cluster, app) for one in models)
+            yield from (replace(llm(one, name, cluster, app), role=role) for one, role in models)
         elif (made := application(app, name, path, cluster, outside)) is not None:
             yield made
 
@@ -89,11 +91,13 @@ def application(app: Node, name: str, path: str, cluster: Cluster, outside: Mapp
 
 
 def llm(config: Node, name: str, cluster: Cluster, app: Node = None) -> Found:
-    """A model of Ray Serve LLM, which runs vLLM unless told otherwise."""
+    """A model of Ray Serve LLM, which runs vLLM unless told otherwise; of a path alone nothing more is known."""
+    path = config if isinstance(config, Text) else None
+    config = today(config)
     loading = get(config, "model_loading_config")
     source = text(get(loading, "model_source")) or text(get(loading, "model_source.bucket_uri"))
     model = source or text(get(loading, "model_id"))
-    stated = (text(get(config, "llm_engine")) or "vLLM").lower()
+    stated = engine_name(config)
     version = engine_of(app, cluster)[1]
     options = arguments_of(stated, version and str(version), get(config, "engine_kwargs"), "engine_kwargs")
     added = [argument_of("--model", model, "model_loading_config")] if model is not None else []
@@ -102,15 +106,16 @@ def llm(config: Node, name: str, cluster: Cluster, app: Node = None) -> Found:
     wanted = max(_ranks(options), _bundles(get(config, "placement_group_config.bundles")))
     identity = text(get(loading, "model_id"))
     return Found(
-        name=f"{name}-{identity}" if name else str(identity or "model"),
+        name="-".join(str(part) for part in (name, identity) if part) or "model",
         form="Ray Serve LLM",
-        line=line_of(config),
+        line=path.line if path is not None else line_of(config),
         image=cluster.image,
         engine=stated if settings_of(stated) is not None else "",
         version=version,
         added=(*added, *options),
         hardware=hardware_of(cluster, wanted, most, replicas, (("accelerator_type", kind),) if kind else ()),
         host=host_of(cluster),
+        missing=(("model", f"{path}: a file that is not beside this one"),) if path is not None else (),
     )
 
 
