@@ -1,11 +1,12 @@
 """A deployment with its plan: the model, the devices and the ledgers, as far as the file and the policy tell them."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
-from infopt.gate.deployment import DECISIVE, Deployment, Unknown
+from infopt.gate.deployment import DECISIVE, Confidence, Deployment, Unknown
 from infopt.gate.least_memory import least_bytes
 from infopt.gate.models import model_named
 from infopt.gate.placing import (
@@ -27,6 +28,8 @@ from infopt.hardware.product_labels import device_of_product_label
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
 from infopt.units import format_gib
+
+SIZE = re.compile(r"-\d+gb\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class Case:
     placed: Placement
     shortened_from: int | None = None
     needs_bytes_per_gpu: int | None = None
+
+    @property
+    def sure_of_device(self) -> Confidence:
+        """`likely` where the file's name of the device has several sizes and the smallest was taken."""
+        return "likely" if self.device is not None and _larger(self.device) is not None else "certain"
 
     def value(self, name: str, default: Any = None) -> Any:
         """A setting of the deployment."""
@@ -219,9 +227,9 @@ def _plan(
         larger = _larger(device) if made.fits is False else None
         if larger is not None and planned(deployment, model, larger, context.tokens, []).fits is not False:
             smaller = device.accelerator
-            settle = f"--gpu: {smaller.name or smaller.id} does not hold it, {larger.resolved_as} does"
-            unknown.append(Unknown("GPU type", settle))
-            return None, "", None
+            # A name of two sizes is the smaller (issue 5): the verdict is that one's, and says what the larger does.
+            told = f"{smaller.name or smaller.id} does not hold it, {larger.resolved_as} would: --gpu says which it is"
+            assumed.append(told)
         return made, "", None
     except UndeterminedError as error:
         unknown.append(Unknown("memory", f"{error}"))
@@ -232,7 +240,9 @@ def _plan(
 
 def _larger(device: HardwareChoice) -> HardwareChoice | None:
     """The largest of the devices a label may mean, where the smallest was taken."""
-    others = [resolve_hardware(id) for id in device.others]
+    # A100 and V100 come in two sizes of one form; a form of its own size (H100 NVL) is written.
+    form = SIZE.sub("", device.accelerator.id)
+    others = [resolve_hardware(id) for id in device.others if SIZE.sub("", id) == form]
     largest = max(others, key=lambda other: other.accelerator.usable_memory_bytes, default=None)
     more = largest is not None and largest.accelerator.usable_memory_bytes > device.accelerator.usable_memory_bytes
     return largest if more else None

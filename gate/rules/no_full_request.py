@@ -39,6 +39,7 @@ def check(case: Case) -> Iterator[Hit]:
             )
         ),
         remedy=f"a length limit of at most {longest:,} tokens" if longest > 0 else "",
+        confidence=case.sure_of_device,
     )
 
 
