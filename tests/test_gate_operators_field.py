@@ -179,3 +179,25 @@ def test_ray_models_as_rayllm_wrote_them(tmp_path: Path) -> None:
     assert older.found.hardware.named[0][1] == "A10G"
     engine = one(tmp_path, f"{dedent(MODEL)}llm_engine: VLLMEngine\ntensor_parallelism: {{degree: 4}}\n")
     assert (engine.engine, settings(engine)["tp"]) == ("vllm", 2)
+
+
+def test_scenarios_lie_over_what_they_share(tmp_path: Path) -> None:
+    small, large = read(
+        tmp_path,
+        """\
+        shared:
+          decode: {parallelism: {tensor: 2}, resources: {limits: {memory: 64Gi}}}
+          prefill: {enabled: false}
+          vllmCommon: {flags: {enforceEager: true}}
+        scenario:
+        - name: small
+          model: {name: Qwen/Qwen3-8B, maxModelLen: 8192}
+          decode: {replicas: 2}
+        - name: large
+          model: {name: Qwen/Qwen3-32B}
+          decode: {parallelism: {tensor: 4}}
+        """,
+    )
+    assert (small.model, settings(small)["tp"], settings(small)["context_tokens"]) == ("Qwen/Qwen3-8B", 2, 8192)
+    assert (small.found.hardware.replicas, settings(small)["eager"]) == (2, True)
+    assert (large.model, settings(large)["tp"], settings(large)["eager"]) == ("Qwen/Qwen3-32B", 4, True)

@@ -1,7 +1,7 @@
 """llm-d-benchmark scenarios: `scenario[]` with a model, `decode` and `prefill` of modelservice, or `standalone`.
 
-A scenario is laid over the benchmark's own defaults, which are another file: what neither the scenario nor its command
-says stays unknown.
+A scenario is laid over `shared` of its file (llm-d-benchmark pull request 1029), and that over the benchmark's own
+defaults, which are another file: what neither the scenario nor its command says stays unknown.
 """
 
 import re
@@ -69,12 +69,23 @@ def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
 
 
 def _scenarios(document: Node) -> Iterator[tuple[Sequence[Mapping[str, Node]], str, str]]:
-    """(layers, the most telling first; name; path) of every scenario."""
+    """(layers, the most telling first; name; path) of every scenario; `shared` lies under all of them."""
+    shared = mapping(get(document, "shared"))
     for position, node in enumerate(items_of(get(document, "scenario"))):
-        scenario = mapping(node)
+        scenario = _over(mapping(node), shared)
         layers = [mapping(scenario.get("modelservice")), scenario, mapping(scenario.get("common"))]
         if _first(layers, "model.name") is not None or any(_section(layers, role) for role in ROLES):
             yield layers, str(text(scenario.get("name")) or "scenario"), f"scenario[{position}]"
+
+
+def _over(own: Mapping[str, Node], under: Mapping[str, Node]) -> dict[str, Node]:
+    """Two mappings, the first over the second, section by section."""
+    merged: dict[str, Node] = dict(under)
+    for key, value in own.items():
+        beneath = merged.get(key)
+        both = isinstance(value, dict) and isinstance(beneath, dict)
+        merged[key] = _over(mapping(value), mapping(beneath)) if both else value
+    return merged
 
 
 def _first(layers: Sequence[Mapping[str, Node]], *paths: str) -> Text | None:
