@@ -1,7 +1,7 @@
 """Continuous batching: how many sequences really meet in a step, what that saves, what static batching would lose.
 
     bytes a token costs = W(B) / B + K              W weights a step reads, K keys and values of one sequence
-    B       = rate x residence(B), residence = prompt + OSL TPOT(B)     (ledgers/queueing.py; else the batch as given)
+    B       = rate x residence(B), residence = B prompt + OSL step(B)   (ledgers/queueing.py; else the batch as given)
     gain    = (prompt + loss OSL step / B) / (prompt + OSL step / B)    throughput over static batching at this B
     loss    = E[longest of B answers] / E[answer]
 B is capped by the cache, by the TPOT target, by the engine's limit of sequences. Below 4 (document 1) more bandwidth
@@ -11,7 +11,7 @@ or a mixture of experts gains more than tuning: `limited`. Ignored: a static bat
 from functools import cache, partial
 from typing import Any
 
-from infopt.boundaries.deciding import MEASURE_STEPS, checked_yaml, on_by_default, plain_verdict, threshold
+from infopt.boundaries.deciding import checked_yaml, measured_by, on_by_default, plain_verdict, threshold
 from infopt.boundaries.load import Load
 from infopt.boundaries.quantities import BATCH, RATE, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -71,7 +71,7 @@ def judge(situation: Situation) -> Judgement:
         return Judgement("skip", None, f"{reason}more bandwidth or an MoE instead", figures, rule=rule)
     gain = situation.gain("throughput", lambda steps: _over_static(situation, steps, here.batch))
     verdict = _verdict(situation, here, gain)
-    settle = MEASURE_STEPS if verdict == "measure" else ""
+    settle = measured_by(situation.steps.basis, by_curve=True) if verdict == "measure" else ""
     reason = _reason(situation, here, gain) if verdict != "measure" else _unsure(situation, here, gain)
     return Judgement(verdict, gain, reason, figures, _costs(situation, here), rule, settle)
 
@@ -125,18 +125,18 @@ def _marks(steps: Steps) -> list[float]:
 
 
 def residence_s(situation: Situation, steps: Steps, batch: float) -> float:
-    """Seconds one request stays: its own prompt, then OSL tokens, each with the prompts of others in between."""
+    """Seconds one request stays: OSL tokens, and a prompt of every sequence that shares its steps."""
     s = situation.scenario
-    prompt_s = steps.prompt_s(s.input_tokens, situation.cached_tokens)
-    return prompt_s + s.output_tokens * situation.tpot_s(steps, batch)
+    prompts_s = max(1.0, batch) * steps.entry_s(s.input_tokens, situation.cached_tokens)
+    return prompts_s + s.output_tokens * situation.token_s(steps, batch)
 
 
 def _over_static(situation: Situation, steps: Steps, batch: float) -> float:
     """Throughput over that of static batches of as many sequences."""
     s, cached, batch = situation.scenario, situation.cached_tokens, max(1.0, batch)
-    decode_s = s.output_tokens * (situation.tpot_s(steps, batch) - steps.stall_s(batch, cached)) / batch
+    decode_s = s.output_tokens * situation.token_s(steps, batch) / batch
     loss = static_loss_ratio(batch, spread_of(situation.load))
-    return float(continuous_gain(loss, decode_s, steps.prompt_s(s.input_tokens, cached)))
+    return float(continuous_gain(loss, decode_s, steps.entry_s(s.input_tokens, cached)))
 
 
 def spread_of(load: Load) -> float:
@@ -207,6 +207,10 @@ def _costs(situation: Situation, here: Occupancy) -> tuple[str, ...]:
         costs.append(f"TPOT {_ms(step_s)} at this batch, {_ms(alone_s)} alone")
     if s.max_num_seqs < s.batch_per_replica:
         costs.append(f"the engine's limit of sequences must be raised from {s.max_num_seqs} to {s.batch_per_replica}")
+    curve = situation.curve
+    if curve and situation.steps.shape is None and curve[-1][0] < s.input_tokens:
+        last, prompt = curve[-1][0], s.input_tokens
+        costs.append(f"prompts: --step-curve goes on from its last point, {last:g} tokens; give one at {prompt:,} too")
     if situation.load.traffic.output_spread is None:
         costs.append(
             f"spread of answer lengths {spread_of(situation.load):.2f} assumed, Azure 2023 traces (--output-spread)"

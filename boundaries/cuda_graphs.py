@@ -40,9 +40,7 @@ def judge(situation: Situation) -> Judgement:
         raise InfoptError(f"--start {target:g}: must be above 0 seconds")
     data = _data()["engines"].get(s.engine.engine)
     if data is None or s.accelerator.vendor not in VENDORS or s.accelerator.processor:
-        return Judgement(
-            "skip", None, f"{named_engine(s)} captures no graphs on {s.accelerator.name or s.accelerator.id}"
-        )
+        return _without_graphs(s, data or {})
     if situation.memory.max_sequences == 0:
         return Judgement("impossible", None, "it does not fit, with or without graphs")
     if situation.load.eager and situation.curve:
@@ -60,6 +58,16 @@ def judge(situation: Situation) -> Judgement:
     if target is not None and verdict == "limited":
         settle = MEASURE_STARTS
     return Judgement(verdict, gain, reason, tuple(_figures(situation, data, start)), costs, rule, settle)
+
+
+def _without_graphs(s: Scenario, data: dict[str, Any]) -> Judgement:
+    """Devices on which nothing is captured; an engine may still compile there."""
+    none = f"{named_engine(s)} captures no graphs on {s.accelerator.name or s.accelerator.id}"
+    compiled = data.get("compiled_on_processors") if s.accelerator.processor else None
+    if compiled is None:
+        return Judgement("skip", None, none)
+    seen = f"compiling alone gained {compiled['low']:.2f}x to {compiled['high']:.2f}x of a small model"
+    return Judgement("measure", None, f"{none}; {seen}", settle=MEASURE_EAGER)
 
 
 def launches(s: Scenario) -> int:

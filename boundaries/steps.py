@@ -114,6 +114,12 @@ class Steps:
         whole, before = prompt_at_peak_s(self.shape, input_tokens), prompt_at_peak_s(self.shape, cached_tokens)
         return float(whole - before if cached_tokens else whole)
 
+    def entry_s(self, input_tokens: float, cached_tokens: float = 0.0) -> float:
+        """prompt_s; with a curve alone a prompt is a step of as many tokens, its attention left out."""
+        if self.curve and self.shape is None:
+            return interpolated(self.curve, max(1.0, input_tokens - cached_tokens))
+        return self.prompt_s(input_tokens, cached_tokens)
+
     def ttft_s(self, tpot_s: float, batch: float, input_tokens: float, cached_tokens: float = 0.0) -> float:
         """First token of a prompt of which some is cached; prompt work and a step where no first token was measured."""
         c, rest = self.constants, input_tokens - cached_tokens

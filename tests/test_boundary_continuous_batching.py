@@ -239,3 +239,50 @@ def test_spread_of_equal_answers_is_where_it_starts() -> None:
 def test_bad_input(load: Load, option: str) -> None:
     with pytest.raises(InfoptError, match=option):
         judge(situation("8b", "h100:1", load))
+
+
+# --- what was measured -------------------------------------------------------------------------------------------
+
+# vLLM 0.32 on 2 cores of a Zen 4, our runs: ms of one prompt, median ms between tokens by clients, tokens/s.
+LIVE = (
+    (
+        "HuggingFaceTB/SmolLM2-135M",
+        256,
+        64,
+        328,
+        {1: 25.1, 2: 28.8, 4: 26.4, 8: 35.9, 16: 54.5},
+        (33, 51, 86, 104, 119),
+    ),
+    ("Qwen/Qwen2.5-0.5B", 64, 24, 275, {1: 70.0, 2: 84.0, 4: 65.9, 8: 85.8, 16: 120.0}, (12.7, 19.1, 37.6, 49.2, 57.6)),
+)
+
+
+def live(model: str, prompt: int, output: int, points: dict[float, float], **given: object) -> Situation:
+    here = situation(model, "ryzen-9-7950x", input_tokens=prompt, output_tokens=output, **given)
+    return here.changed(curve=tuple((tokens, ms / 1e3) for tokens, ms in sorted(points.items())))
+
+
+@pytest.mark.parametrize(("model", "prompt", "output", "prompt_ms", "steps_ms", "measured"), LIVE)
+def test_throughput_of_a_real_server_by_clients(
+    model: str, prompt: int, output: int, prompt_ms: float, steps_ms: dict[int, float], measured: tuple[float, ...]
+) -> None:
+    """Steps and one prompt measured: tokens a second within 10 % at 1 to 16 clients, and so is the gain over one."""
+    here = live(model, prompt, output, {**steps_ms, prompt: prompt_ms})
+    for clients, tokens_per_s in zip(steps_ms, measured, strict=True):
+        ours = clients * output / residence_s(here, here.steps, clients)
+        assert ours == pytest.approx(tokens_per_s, rel=0.10)
+    found = figures(judge(here.changed(batch=16)))
+    assert found["gain_over_one_ratio"] == pytest.approx(measured[-1] / measured[0], rel=0.15)
+
+
+def test_prompts_are_not_free_where_only_steps_are_known() -> None:
+    """Without a point at the prompt's length the curve goes on from its last; it says so and asks for one."""
+    _, prompt, output, prompt_ms, steps_ms, _ = LIVE[0]
+    short, whole = (live("HuggingFaceTB/SmolLM2-135M", prompt, output, points, batch=16) for points in (
+        dict(steps_ms), {**steps_ms, prompt: prompt_ms}))  # fmt: skip
+    assert short.steps.entry_s(prompt) == pytest.approx(0.0545 + 240 * (54.5 - 35.9) / 8e3)
+    assert whole.steps.entry_s(prompt) == pytest.approx(0.328)
+    assert any("give one at 256" in cost for cost in judge(short).costs)
+    assert not any("give one at 256" in cost for cost in judge(whole).costs)
+    free = 16 * 25.1 / 54.5
+    assert figures(judge(short))["gain_over_one_ratio"] < figures(judge(whole))["gain_over_one_ratio"] < free / 1.8

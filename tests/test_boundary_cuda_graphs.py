@@ -192,3 +192,13 @@ def test_what_does_not_fit() -> None:
 def test_bad_input_names_the_option(load: Load, option: str) -> None:
     with pytest.raises(InfoptError, match=option):
         cuda_graphs.judge(EIGHT.changed(load=load))
+
+
+def test_compiling_pays_on_a_cpu_too() -> None:
+    """Our runs of vLLM 0.32 on a Zen 4, SmolLM2-135M at 1, 4 and 8 clients: TPOT eager over compiled."""
+    found = cuda_graphs.judge(situation("HuggingFaceTB/SmolLM2-135M", "ryzen-9-7950x"))
+    assert found.verdict == "measure"
+    assert "1.13x to 1.21x" in found.reason
+    for eager, compiled in ((30.5249, 25.4184), (36.7729, 30.3501), (46.0602, 40.6047)):
+        assert 1.13 <= round(eager / compiled, 2) <= 1.21
+    assert cuda_graphs.judge(situation("8b", "ryzen-9-7950x", engine="llama.cpp", weights="q4_k_m")).verdict == "skip"
