@@ -67,6 +67,8 @@ def draft_said(deployment: Deployment) -> Draft | None:
     said = said if isinstance(said, dict) else {}
     name = said.get("model") or deployment.value("draft_model")
     method = str(said.get("method") or deployment.value("speculative_method") or "")
+    if not name and not method and deployment.engine == "vllm" and deployment.value("drafted"):
+        method = "mtp"  # vLLM before 0.8: tokens to draft and no model is the model's own layers
     if not name and not method:
         return None
     if method.lower() in NO_MODEL or str(name).lower() in NO_MODEL:

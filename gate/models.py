@@ -16,7 +16,7 @@ from functools import cache
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.gate.engines import DATA
-from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model, tokens_of
+from infopt.profiles.catalogue import catalogue_entry, find_in_catalogue, load_catalogue_model, tokens_of
 from infopt.profiles.formats import format_name, load_weight_format
 from infopt.profiles.geometry import ModelProfile, Quantization
 from infopt.profiles.model_names import check_text
@@ -97,6 +97,9 @@ def _found(name: str) -> Named | None:
     if tagged is not None:
         return tagged
     base, weights = without_format(name)
+    own = _in_catalogue(name.rpartition("/")[2]) if weights is not None else None
+    if own is not None and _of_its_maker(own):
+        return Named(load_catalogue_model(own), (f"{name} is {own}, by its name",))
     for candidate in dict.fromkeys((base, base.rpartition("/")[2])):
         found = _in_catalogue(candidate)
         if found is not None:
@@ -106,6 +109,12 @@ def _found(name: str) -> Named | None:
             told = f" in {weights}" if weights is not None else ""
             return Named(model, (f"{name} is {found}{told}, by its name",))
     return None
+
+
+def _of_its_maker(id: str) -> bool:
+    """Whether a quantized checkpoint is the model's own maker's, whom others re-host."""
+    base = catalogue_entry(id).base
+    return base is not None and base.partition("/")[0] == id.partition("/")[0]
 
 
 def _in_catalogue(name: str) -> str | None:

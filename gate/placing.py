@@ -78,7 +78,7 @@ def placement_of(deployment: Deployment) -> Placement:
         tp, pp = _dealt(deployment, granted or 1)
     elif engine == "tgi" and "tp" not in deployment.settings and deployment.value("sharded") != "false":
         tp = granted or 1
-    if attention_dp > 1 and engine == "sglang" and deployment.value("attention_dp_in_tp"):
+    if engine == "sglang" and deployment.value("attention_dp_in_tp"):
         dp = 1
     whole = bool(deployment.value("expert_parallel")) or _count(deployment, "ep") > 1
     return Placement(tp, pp, dp, attention_dp, whole, tp * pp * dp * _count(deployment, "pcp"))

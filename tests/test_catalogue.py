@@ -145,8 +145,11 @@ def test_a_rehosted_checkpoint_has_the_geometry_of_its_base(model_id: str) -> No
     assert entry.base is not None
     base = profile(entry.base)
     here = profile(model_id)
-    assert here.params_total == base.params_total
-    assert here.runs == base.runs
+    if "intermediate_size" in entry.config:  # padded for its groups
+        assert base.params_total < here.params_total < base.params_total * 1.01
+    else:
+        assert here.params_total == base.params_total
+        assert here.runs == base.runs
     if entry.quantization_config is not None:
         assert here.quantization is not None
         assert catalogue_config(model_id)["quantization_config"] == entry.quantization_config

@@ -89,6 +89,46 @@ CASES = (
     # vllm issue 16916
     ("host-ram", "pass", "host-memory", "warning", ("48.00 GiB", "202.36 GiB")),
     ("swap-host", "fail", "host-memory", "error", ("4 x 16 GiB", "72.00 GiB")),
+    # vllm issue 10517: 23,648 tokens are reported
+    ("b01", "fail", "no-full-request", "error", ("29,000 tokens", "3.54 GiB", "24,944 tokens fit")),
+    # sglang issue 26107
+    ("b02", "fail", "group-divides", "error", ("320", "1280 / 4", "fp8_block's 128")),
+    # vllm pull 39046, ROCm/ATOM pull 1488
+    ("b03", "fail", "group-divides", "error", ("192", "1536 / 8", "expert parallelism")),
+    # vllm issue 2419: tp 2 runs, tp 4 does not
+    ("b04", "fail", "group-divides", "error", ("2752", "11008 / 4", "tp one of 1, 2")),
+    # vllm issues 4202, 1488
+    ("b05", "fail", "weights-capability", "error", ("int4_awq", "capability 7.5", "has 7")),
+    # vllm issue 4327
+    ("b06", "fail", "weights-capability", "error", ("fp8", "capability 9 ", "has 8.6")),
+    # vllm issue 14117
+    ("b07", "fail", "draft-refused", "error", ("pipeline parallelism", "0.16")),
+    # vllm issue 5203
+    ("b08", "fail", "draft-refused", "error", ("151,936", "152,064")),
+    # vllm issues 13297, 13122
+    ("b09", "fail", "model-refused", "error", ("tp 8", "bitsandbytes", "--pipeline-parallel-size")),
+    # vllm issues 7211, 6551
+    ("b10", "fail", "joined-slices", "error", ("2 ranks", "one MIG slice")),
+    # vllm issue 41623
+    ("b11", "fail", "context-parallel", "error", ("decode context parallel 4", "4 KV heads over tp 4")),
+    # vllm issue 42687, recipes issue 441
+    ("b12", "fail", "image-budget", "error", ("2,496 tokens", "2,048", "--max-num-batched-tokens 4096")),
+    # vllm issue 48401
+    ("b13", "pass", "prefix-block-too-long", "warning", ("blocks of 8,320", "longer than 8,192")),
+    # joryirving/home-ops pull 9818, rwlove/home-ops pull 13936
+    ("b14", "fail", "host-memory", "error", ("40.00 GiB", "16.00 GiB", "--cache-ram")),
+    # aibrix issue 1831
+    ("b15", "fail", "lora-limits", "error", ("--max-cpu-loras 4", "--max-loras 8")),
+    # vllm issues 9922, 8929, 8189
+    ("b16", "fail", "model-refused", "error", ("soft cap", "7.5", "below 8")),
+    # vllm issue 47549
+    ("b17", "fail", "engine-refuses", "error", ("0.24", "capability 8.0")),
+    # sglang issues 3359, 3750
+    ("b18", "fail", "attention-replicas", "error", ("tp 8", "3 replicas", "1, 2, 4, 8")),
+    # TensorRT-LLM issue 9277
+    ("b19", "pass", "batch-budget", "warning", ("above 8,192 tokens", "16,384")),
+    # gpustack issue 3991
+    ("b20", "fail", "flags", "error", ("--task", "gone in 0.13.0", "--runner")),
 )
 # Verdicts of the engine against those of memory: it fits, and is refused.
 FITS_AND_REFUSED = (
@@ -103,6 +143,15 @@ FITS_AND_REFUSED = (
     "a19",
     "dead-flag",
     "batch-budget",
+    "b03",
+    "b05",
+    "b07",
+    "b09",
+    "b11",
+    "b12",
+    "b15",
+    "b17",
+    "b20",
 )
 
 

@@ -209,7 +209,7 @@ def test_ipc_of_the_host_has_no_small_shared_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "model", "weights"),
     [
-        ("Qwen/Qwen2.5-72B-Instruct-AWQ", "Qwen/Qwen2.5-72B-Instruct", "int4_awq"),
+        ("modelscope/Qwen2.5-72B-Instruct-AWQ", "Qwen/Qwen2.5-72B-Instruct-AWQ", "int4_awq"),
         ("TheBloke/Llama-2-70B-GPTQ", "meta-llama/Llama-2-70b-hf", "int4_gptq"),
         ("neuralmagic/Meta-Llama-3.1-70B-Instruct-FP8", "meta-llama/Llama-3.1-70B", "fp8"),
         ("nvidia/Llama-3.3-70B-Instruct-NVFP4", "meta-llama/Llama-3.3-70B-Instruct", "nvfp4"),

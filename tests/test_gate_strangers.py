@@ -96,7 +96,8 @@ PODS = {
         "accelerator: nvidia-a100",
         "--model neuralmagic/Meta-Llama-3.1-70B-Instruct-FP8 -tp 2 --max-model-len 8192",
         "nvidia.com/gpu: 2",
-        "undetermined",
+        "fail",
+        ("does-not-fit",),
     ),
     "two-sizes-that-agree": Pod(
         "vllm-openai:v0.10.0",
@@ -124,7 +125,7 @@ PODS = {
         "--model Qwen/Qwen2.5-72B-Instruct-AWQ --tensor-parallel-size 2 --max-model-len 16384",
         "nvidia.com/gpu: 2",
         "pass",
-        ("group-divides",),
+        (),
         (19, 20),
         2.5,
     ),
@@ -365,6 +366,18 @@ def test_pods(tmp_path: Path, name: str) -> None:
         assert low <= memory.weights_bytes_per_gpu / GIB <= high
         request = memory.layout.request_bytes(s.context_tokens) / GIB
         assert request == pytest.approx(pod.request_gib or request, rel=0.01)
+
+
+def test_a_name_of_two_sizes_is_the_smaller_and_says_what_the_larger_does(tmp_path: Path) -> None:
+    def of(name: str) -> tuple[str, bool]:
+        pod = PODS[name]
+        words = ", ".join(f"'{word}'" for word in pod.arguments.split())
+        one = one_of(tmp_path, "pod.yaml", TEXT.format(image=pod.image, label=pod.label, words=words, gpus=pod.gpus))
+        (finding,) = [finding for finding in one.findings if finding.rule == "does-not-fit"]
+        return finding.confidence, any("A100 SXM4 80GB" in text and "would" in text for text in one.case.assumed)
+
+    assert of("two-sizes-that-differ") == ("likely", True)
+    assert of("neither-of-two-sizes") == ("likely", False)
 
 
 def test_a_slice_is_cut_from_the_device_a_selector_names(tmp_path: Path) -> None:

@@ -7,12 +7,17 @@ from infopt.gate.finding import Hit, Rule
 from infopt.profiles.engines import version_key
 
 V0_CHUNKS_ABOVE_TOKENS = 32_768
+# trtllm-serve --max_num_tokens where nothing is said.
+TRTLLM_TOKENS = 8192
 
 
 def check(case: Case) -> Iterator[Hit]:
     """A budget below what a step must take whole."""
     if case.deployment.engine == "tgi":
         yield from _tgi(case)
+        return
+    if case.deployment.engine == "tensorrt-llm":
+        yield from _trtllm(case)
         return
     budget = case.value("max_num_batched_tokens")
     if case.deployment.engine != "vllm" or not isinstance(budget, int) or budget < 1:
@@ -46,6 +51,22 @@ def _chunked(case: Case, context: int | None) -> tuple[bool | None, str]:
     return on, f"vllm {version} cuts prompts by itself only above {V0_CHUNKS_ABOVE_TOKENS:,} tokens"
 
 
+def _trtllm(case: Case) -> Iterator[Hit]:
+    """TensorRT-LLM starts, and refuses prompts that a pass cannot take whole."""
+    context, budget = case.value("context_tokens"), case.value("max_num_batched_tokens", TRTLLM_TOKENS)
+    if not isinstance(context, int) or not isinstance(budget, int) or not 0 < budget < context:
+        return
+    if not case.value("chunked_prefill"):
+        yield Hit(
+            f"prompts above {budget:,} tokens are refused: a pass takes no more, and prompts are not cut into chunks",
+            at=case.deployment.said_at("max_num_batched_tokens") or case.deployment.said_at("context_tokens"),
+            detail=f"the length limit is {context:,} tokens",
+            remedy=f"enable_chunked_prefill, or --max_num_tokens {context}",
+            severity="warning",
+            confidence="likely",
+        )
+
+
 def _tgi(case: Case) -> Iterator[Hit]:
     """What the launcher compares: input < total <= batch total, input <= prefill budget."""
     names = {
@@ -76,5 +97,5 @@ RULE = Rule(
     remedy="A budget of at least the length limit, or chunked prefill.",
     check=check,
     source="vllm config/scheduler.py; text-generation-inference launcher/src/main.rs; verl-project/verl pulls "
-    "7626, 7632; vllm-project/vllm issue 28981",
+    "7626, 7632; vllm-project/vllm issue 28981; NVIDIA/TensorRT-LLM issue 9277",
 )

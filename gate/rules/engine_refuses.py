@@ -7,11 +7,13 @@ from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.ledgers.paging import layout
 from infopt.ledgers.scenario import stages
-from infopt.profiles.engines import version_key
+from infopt.profiles.engines import in_versions, version_key
 from infopt.units import format_gib
 
 # Between these versions the check of a full request sums over stages; others read compare each worker with its own.
 SUMS_FROM, SUMS_TO = "0.14.1", "0.16.0"
+# Versions of vLLM with two engines.
+BOTH = ("0.8", "0.11")
 OWN_UNTIL, OWN_FROM = "0.13.0", "0.17.1"
 
 
@@ -23,14 +25,16 @@ def check(case: Case) -> Iterator[Hit]:
     yield from _all_stages(case)
     s = plan.scenario
     if s.kv_format != s.model.compute_dtype and case.deployment.version is not None:
-        row, forced = loss(s, s.kv_format), case.deployment.found.environment.get("VLLM_USE_V1") == "1"
+        row = loss(s, s.kv_format)
         if row is not None and row.refused:
+            # Where V1 is not asked for by name, versions that have both may still start V0 for it.
+            asked = case.deployment.found.environment.get("VLLM_USE_V1") == "1"
+            forced = asked or not in_versions(case.deployment.version, *BOTH)
             yield Hit(
                 f"the {s.kv_format} cache fits, but {row.text[0].lower() + row.text[1:]}",
                 at=case.deployment.said_at("kv"),
                 detail=row.source,
-                remedy="a 16-bit cache, or a version from 0.11 on",
-                # Where V1 is not asked for by name, these versions may still start V0 for it.
+                remedy="a 16-bit cache" + (f", or a version from {row.until} on" if row.until else ""),
                 severity=None if forced else "warning",
                 confidence="certain" if forced else "possible",
             )

@@ -37,15 +37,24 @@ def check(case: Case) -> Iterator[Hit]:
     experts = model.experts and not case.placed.whole and _fits(case, model, tp, group, columns, whole_experts=True)
     degree = f"tp {tp}" if ranks == tp else f"tp {tp} x dp {ranks // tp}"
     cures = [f"tp one of {', '.join(map(str, fits))}"] if fits else []
+    exact = not said_by_name(model)
+    padded = not exact and not _of_others(case.deployment.model or "", model.id)
     yield Hit(
         f"{degree} leaves {width:g} of the {name} on a rank, no multiple of {stored}'s {group}",
         at=case.deployment.said_at("tp") or case.deployment.said_at("dp"),
         detail=f"{width * ranks:g} / {ranks} = {width:g}" + (f"; also {others}" if others else ""),
         remedy=", or ".join([*cures, *(["expert parallelism"] if experts else [])]),
-        # Checkpoints are padded where groups do not divide (Qwen2.5-72B's AWQ and GPTQ have 29,696 in place of 29,568).
-        severity="warning" if said_by_name(model) else None,
-        confidence="possible" if said_by_name(model) else "certain" if case.deployment.version else "likely",
+        # Makers pad checkpoints where groups do not divide (Qwen2.5-72B's AWQ and GPTQ have 29,696 in place of 29,568);
+        # tools of others do not.
+        severity="warning" if padded else None,
+        confidence="possible" if padded else "certain" if exact and case.deployment.version else "likely",
     )
+
+
+def _of_others(name: str, base: str) -> bool:
+    """Whether a repository belongs to another organisation than the model it is made from; a path says nothing."""
+    org, slash, rest = name.removeprefix("hf://").partition("/")
+    return bool(slash and org and rest) and "/" not in rest and org.lower() != base.partition("/")[0].lower()
 
 
 def _stored(case: Case, model: ModelProfile) -> str | None:

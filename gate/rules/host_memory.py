@@ -9,8 +9,10 @@ from infopt.gate.placing import whole_number
 from infopt.profiles.engines import version_key
 from infopt.units import format_gib
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 LMCACHE, HOST_CACHE_RATIO = "LMCACHE_MAX_LOCAL_CPU_SIZE", 2.0
+# llama-server keeps prompts in host memory from here on (ggml-org/llama.cpp pull 16391), so many MiB by default.
+PROMPT_CACHE_FROM, PROMPT_CACHE_MIB = "b9102", 8192
 SWAP_UNTIL, SWAP_DEFAULT_GIB = "0.8", 4.0
 
 
@@ -22,6 +24,17 @@ def check(case: Case) -> Iterator[Hit]:
     said = host.memory_at
     at = None if said is None else Argument(str(said), said.line, said.column, "resources.limits.memory")
     limit, pods = host.memory_bytes, max(1, case.deployment.found.hardware.pods)
+    cache = _prompt_cache(case)
+    if cache is not None and cache[0] >= limit:
+        yield Hit(
+            f"up to {format_gib(cache[0])} of earlier prompts stay in host memory, the limit is {format_gib(limit)}",
+            at=case.deployment.said_at("prompt_cache_mib") or at,
+            detail="" if cache[1] else "the default of --cache-ram; it fills as prompts change",
+            remedy=f"--cache-ram {max(0, int(limit / MIB / 4))} or less (MiB), or a larger limit",
+            severity="error" if cache[1] else "warning",
+            confidence="likely",
+        )
+        return
     ranks = max(1, case.placed.devices // pods)
     parts = dict(_pinned(case, ranks))
     pinned = sum(parts.values())
@@ -73,6 +86,18 @@ def _pinned(case: Case, ranks: int) -> Iterator[tuple[str, float]]:
         yield "offloaded cache", float(said)
 
 
+def _prompt_cache(case: Case) -> tuple[float, bool] | None:
+    """llama-server's cache of earlier prompts, and whether the file says its size."""
+    if case.deployment.engine != "llama.cpp":
+        return None
+    said = case.value("prompt_cache_mib")
+    if said is not None:
+        return (whole_number(said) or 0) * MIB, True
+    version = case.deployment.version
+    kept = version is not None and version_key(version) >= version_key(PROMPT_CACHE_FROM)
+    return (PROMPT_CACHE_MIB * MIB, False) if kept else None
+
+
 def _caches(case: Case, ranks: int) -> Iterator[tuple[str, float]]:
     """Second caches in host memory that are sized by the device's, or by a variable."""
     if case.value("host_cache") and not case.value("kv_offload_gib") and case.plan is not None:
@@ -91,5 +116,6 @@ RULE = Rule(
     remedy="A larger limit, or smaller caches in host memory.",
     check=check,
     parameters={"process_gib": 2.0, "least_share_of_weights": 0.25},
-    source="vllm-project/vllm issue 16916; vllm config/cache.py (swap space of every GPU), config/kv_transfer.py",
+    source="vllm-project/vllm issue 16916; ollama/ollama issue 18264, rwlove/home-ops pull 13936 (--cache-ram); "
+    "vllm config/cache.py (swap space of every GPU), config/kv_transfer.py",
 )

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 
-from infopt.boundaries.prefix_reuse import reuse_of
+from infopt.boundaries.prefix_reuse import keeping, reuse_of
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.situations import caches_prefixes, lengths_known, own_engine, situation_of
+from infopt.ledgers.prefix_cache import hit_block_tokens
 
 
 def check(case: Case) -> Iterator[Hit]:
     """No whole block of the shared tokens, or less of them than the parameter."""
+    yield from _longer_than_requests(case)
     situation, shared = situation_of(case), case.policy.workload.shared_prefix_tokens
     if situation is None or not shared or not own_engine(case) or not caches_prefixes(case):
         return
@@ -32,6 +34,24 @@ def check(case: Case) -> Iterator[Hit]:
     )
 
 
+def _longer_than_requests(case: Case) -> Iterator[Hit]:
+    """A cache that is asked for, and blocks that no request of the length limit fills."""
+    if case.plan is None or not case.value("prefix_caching") or not own_engine(case):
+        return
+    s, layout = case.plan.scenario, case.plan.memory.layout
+    if case.deployment.version is None or keeping(s.engine.engine, s.engine_version).keeps != "blocks":
+        return
+    block = keeping(s.engine.engine, s.engine_version).reuse_tokens or hit_block_tokens(layout)
+    if block >= s.context_tokens > 0:
+        yield Hit(
+            f"hits come in blocks of {block:,} tokens here, and no request is longer than {s.context_tokens:,}: "
+            "nothing is ever found",
+            at=case.deployment.said_at("context_tokens") or case.deployment.said_at("prefix_caching"),
+            remedy=f"a length limit of more than {block:,} tokens, or no prefix cache",
+            confidence="likely",
+        )
+
+
 RULE = Rule(
     id="prefix-block-too-long",
     summary="a shared prefix fills no block of the cache",
@@ -40,5 +60,5 @@ RULE = Rule(
     remedy="A smaller block, or a prefix padded to a whole block.",
     check=check,
     parameters={"least_share": 0.6},
-    source="vllm-project/vllm issues 40696, 51198",
+    source="vllm-project/vllm issues 40696, 51198, 48401",
 )
