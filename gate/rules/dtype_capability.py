@@ -35,6 +35,8 @@ def check(case: Case) -> Iterator[Hit]:
         at=case.deployment.said_at("dtype") or case.deployment.said_at("model"),
         detail="" if explicit else f"versions from {FALLS_BACK_FROM} on take float16 by themselves",
         remedy="--dtype half",
+        # Without a version nobody knows whether it takes float16 by itself.
+        severity=None if explicit or version is not None else "warning",
         confidence="certain" if explicit or version is not None else "likely",
     )
 
