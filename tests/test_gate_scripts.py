@@ -193,3 +193,38 @@ def test_values_from_elsewhere(tmp_path: Path) -> None:
     assert [hit.message.partition(" is set")[0] for hit in flags] == ["the model", "--max-lora-rank", "--lora-modules"]
     assert [one.case.deployment.model for one in found] == [None]
     assert "model" in {unknown.fact for unknown in found[0].case.unknown}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'ssh -p 22 host "cd /x && docker run -d --gpus 2 vllm/vllm-openai:v0.9.2 --model $M --max-model-len 4096"',
+        "ssh host <<'EOF'\nvllm serve Qwen/Qwen3-8B --max-model-len 4096\nEOF",
+        "tmux new-session -d -s one 'vllm serve Qwen/Qwen3-8B --max-model-len 4096'",
+        'screen -dmS one bash -c "exec vllm serve $M --max-model-len 4096"',
+        "docker exec -d box /bin/bash -c 'vllm serve Qwen/Qwen3-8B --max-model-len 4096'",
+        "kubectl exec -it box -- vllm serve $M --max-model-len 4096",
+        'C="vllm serve $M --max-model-len 4096"\neval "$C &"',
+        'C="vllm serve $M --max-model-len 4096"\nif [ "$1" = x ]; then $C & else $C; fi',
+    ],
+)
+def test_a_command_is_handed_on(tmp_path: Path, line: str) -> None:
+    one = only(
+        tmp_path, "run.sh", f"#!/bin/bash\nM=Qwen/Qwen3-8B\n{line}\ndocker logs -f vllm\nssh host 'pkill vllm'\n"
+    )
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "context_tokens": 4096}
+
+
+def test_a_unit_that_a_script_writes(tmp_path: Path) -> None:
+    script = """#!/bin/bash
+LENGTH=8192
+cat > /etc/systemd/system/one.service <<EOF
+[Service]
+Environment=CUDA_VISIBLE_DEVICES=0,1
+ExecStart=/opt/bin/vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2 --max-model-len $LENGTH
+EOF
+systemctl start one
+"""
+    one = only(tmp_path, "install.sh", script)
+    assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "tp": 2, "context_tokens": 8192}
+    assert (one.case.granted, one.case.deployment.found.line) == (2, 6)

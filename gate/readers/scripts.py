@@ -3,13 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
-from infopt.gate.engines import SHELLS, Line, call, lines_of, started
+from infopt.gate.engines import MOST_PROGRAM_WORDS, SHELLS, Line, call, lines_of, started
 from infopt.gate.environment import expanded
 from infopt.gate.found import Argument, Found, Hardware
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.accelerators import visible
 from infopt.gate.readers.docker_run import docker_run
+from infopt.gate.shell import quoted
 
 # What any text that starts an engine holds: a quick look before a file is read closely.
 MENTIONS = re.compile(
@@ -20,6 +22,9 @@ MOST_SERVERS = 100
 MOST_FILES = 20
 # Scripts in here-documents of scripts.
 MOST_DEPTH = 2
+# Programs that hand a command on: to another machine, a container that runs, a terminal, a shell.
+CONTAINERS = frozenset({"docker", "podman", "kubectl"})
+CARRIERS = CONTAINERS | {"ssh", "tmux", "screen", "sh", "bash", "eval", "su", "sudo"}
 PACKAGES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm"}
 _PINNED = re.compile(r"\b(vllm|sglang|tensorrt[-_]llm)(?:\[[^\]\n]{0,80}\])?==v?(\d+(?:\.\w+){1,4})")
 _PULLED = re.compile(r"\bollama\s+(?:pull|run)\s+(?:--?\S+\s+)*([\w./:-]+)")
@@ -31,24 +36,51 @@ def servers_in(
     """Every server that a script starts, in order; `environment` is what it finds around it."""
     if len(script.text) > MOST_CHARACTERS or not MENTIONS.search(script.text):
         return
+    seen_before: list[tuple[object, ...]] = []
     count, served = 0, False
     written: list[tuple[str, str]] = []
     variables = {key: str(value) for key, value in environment.items()}
     for line in lines_of(script, variables):
         found = _server(line, name, form, environment, script)
-        if found is None and line.command.body and depth and SHELLS.fullmatch(line.words[0].text):
-            body = Argument(line.command.body, line.words[0].line + 1, 1, script.path)
-            inside = {key: at(value, script.line, script.column) for key, value in line.exported.items()}
-            yield from servers_in(body, name, form, inside, depth - 1)
+        if found is None and depth:
+            for inner in islice(_handed_on(line, script.path), max(0, MOST_SERVERS - count)):
+                count += 1
+                inside = {key: at(value, script.line, script.column) for key, value in line.exported.items()}
+                yield from servers_in(inner, name, form, inside, depth - 1)
         if (file := _file_of(line)) and len(written) < MOST_FILES:
             written.append((file, expanded(line.command.body, line.known)))
         # `ollama run` asks the server that `ollama serve` started.
         again = found is not None and found.engine == "ollama" and served
-        if count >= MOST_SERVERS:
+        count += found is not None
+        if count > MOST_SERVERS:
             return
-        if found is not None and not again:
-            count, served = count + 1, served or found.engine == "ollama"
-            yield replace(found, written=tuple(written)) if written else found
+        if found is None or again or (key := _key(found)) in seen_before:
+            continue
+        seen_before.append(key)
+        served = served or found.engine == "ollama"
+        yield replace(found, written=tuple(written)) if written else found
+
+
+def _key(found: Found) -> tuple[object, ...]:
+    """What makes a server another one: the same line in both branches of an `if` starts one."""
+    words = tuple(argument.text for argument in found.arguments)
+    return found.image, found.engine, words, tuple(found.environment.items()), found.hardware.count
+
+
+def _handed_on(line: Line, path: str) -> Iterator[Argument]:
+    """Scripts that a command hands on: the body of a shell, a text for another machine, container or terminal."""
+    first = line.words[0]
+    if line.command.body and (SHELLS.fullmatch(first.text) or first.text == "ssh"):
+        yield Argument(line.command.body, first.line + 1, 1, path)
+    if first.text not in CARRIERS or (first.text in CONTAINERS and "exec" not in [w.text for w in line.words[1:3]]):
+        return
+    for position, word in enumerate(line.words[1:], start=1):
+        if " " in word.text.strip() and MENTIONS.search(word.text):
+            yield word
+        elif started(line.words[position : position + MOST_PROGRAM_WORDS], {}) is not None:
+            rest = " ".join(quoted(following.text) for following in line.words[position:])
+            yield Argument(rest, word.line, word.column, word.path)
+            return
 
 
 def _file_of(line: Line) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from infopt.gate.engines import lines_of
+from infopt.gate.environment import expanded
 from infopt.gate.found import Argument, Found
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.scripts import MENTIONS, servers_in
@@ -25,12 +27,16 @@ def recognises(path: str, content: str) -> bool:
 def read(path: str, content: str) -> Iterator[Found]:
     """Every server the text starts."""
     name = Path(path).name if path != "-" else "command"
-    if _SECTION.search(content) and _EXECUTED.search(content):
+    unit = _SECTION.search(content) is not None and _EXECUTED.search(content) is not None
+    if unit and (path.endswith(".service") or content.lstrip().startswith("[")):
         yield from _unit(name, content)
         return
     given = job(content)
-    servers = servers_in(Argument(content, 1, 1, ""), name, "shell", given.environment if given is not None else {})
-    for position, found in enumerate(servers if given is None else on_job(list(servers), given)):
+    script = Argument(content, 1, 1, "")
+    servers = list(servers_in(script, name, "shell", given.environment if given is not None else {}))
+    if unit:
+        servers += list(_written_units(script, name)) or (list(_unit(name, content)) if not servers else [])
+    for position, found in enumerate(servers if given is None else on_job(servers, given)):
         yield found if position == 0 else _numbered(found, position + 1)
 
 
@@ -38,16 +44,23 @@ def _numbered(found: Found, position: int) -> Found:
     return replace(found, name=f"{found.name} ({position})")
 
 
-def _unit(name: str, content: str) -> Iterator[Found]:
-    """ExecStart lines of a systemd unit, with its Environment."""
+def _written_units(script: Argument, name: str) -> Iterator[Found]:
+    """Units that a script writes, with the variables it puts in them."""
+    for line in lines_of(script, {}):
+        if _SECTION.search(line.command.body):
+            yield from _unit(name, expanded(line.command.body, line.known), line.words[0].line)
+
+
+def _unit(name: str, content: str, above: int = 0) -> Iterator[Found]:
+    """ExecStart lines of a systemd unit, with its Environment; `above` are the lines before it."""
     known: dict[str, Text] = {}
     for match in _VARIABLES.finditer(content):
-        line = content.count("\n", 0, match.start()) + 1
+        line = above + content.count("\n", 0, match.start()) + 1
         for word in split(match[1]):
             if assigned := ASSIGNMENT.fullmatch(word.text):
                 known[assigned[1]] = at(assigned[3], line, 1)
     for match in _EXECUTED.finditer(content):
         start = match.start(1)
-        line = content.count("\n", 0, start) + 1
+        line = above + content.count("\n", 0, start) + 1
         script = Argument(match[1], line, start - content.rfind("\n", 0, start), "ExecStart")
         yield from servers_in(script, name, "systemd", known)
