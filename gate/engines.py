@@ -127,7 +127,7 @@ def engine_of_image(image: str) -> tuple[str, Image] | None:
     return _first_match(image, ((name, known) for name, engine in engines().items() for known in engine.images))
 
 
-def _engine_of_own_image(image: str) -> tuple[str, Image] | None:
+def engine_of_own_image(image: str) -> tuple[str, Image] | None:
     """The engine that an image of somebody's own is called after."""
     return _first_match(image, ((name, known) for name, engine in engines().items() for known in engine.own))
 
@@ -139,7 +139,7 @@ def _first_match(image: str, known: Iterable[tuple[str, Image]]) -> tuple[str, I
 
 def version_of_image(image: str) -> str | None:
     """The engine's version by the tag, or by a repository that has it in its name; None where neither says."""
-    known = engine_of_image(image) or _engine_of_own_image(image)
+    known = engine_of_image(image) or engine_of_own_image(image)
     repository, tag = split_image(image)
     named = re.fullmatch(known[1].pattern, repository) if known is not None else None
     if named is not None and "version" in named.groupdict():
@@ -173,9 +173,10 @@ def call(found: Found) -> Call | None:
 
 def _of_own_image(found: Found, variables: Mapping[str, str]) -> Call | None:
     """The call of an image that is called after an engine, where its arguments name a model and it has devices."""
-    image = _engine_of_own_image(found.image) if found.image is not None else None
+    image = engine_of_own_image(found.image) if found.image is not None else None
     names = any(MODEL.match(argument.text) for argument in found.arguments)
-    if image is None or not names or found.hardware.count is None or not found.arguments[0].text.startswith("-"):
+    devices = found.hardware.count is not None or found.hardware.resource
+    if image is None or not names or not devices or not found.arguments[0].text.startswith("-"):
         return None
     words = tuple(_in_place(argument, variables) for argument in found.arguments)
     return Call(image[0], "", words, f"{found.image} is taken for {image[0]}, by its name and its options")

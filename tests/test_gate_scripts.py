@@ -228,3 +228,23 @@ systemctl start one
     one = only(tmp_path, "install.sh", script)
     assert settings_of(one) == {"model": "Qwen/Qwen3-8B", "tp": 2, "context_tokens": 8192}
     assert (one.case.granted, one.case.deployment.found.line) == (2, 6)
+
+
+COMPOSE_AMD = """
+services:
+  llm:
+    image: rocm/vllm:latest
+    devices: [/dev/kfd, /dev/dri]
+    command: --model Qwen/Qwen3-8B
+  plain:
+    image: rocm/vllm:latest
+    command: --model Qwen/Qwen3-8B
+"""
+
+
+def test_devices_without_a_number(tmp_path: Path) -> None:
+    one = only(tmp_path, "compose.yml", COMPOSE_AMD)
+    assert (one.case.deployment.found.name, one.case.granted) == ("llm", None)
+    line = "docker run --device=/dev/kfd --device /dev/dri rocm/vllm:latest --model Qwen/Qwen3-8B"
+    assert only(tmp_path, "run.sh", line).case.deployment.model == "Qwen/Qwen3-8B"
+    assert checked(tmp_path, {"plain.sh": line.replace("/dev/kfd", "/dev/x")}, "plain.sh") == []

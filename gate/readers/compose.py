@@ -175,7 +175,11 @@ def _devices(service: Mapping[str, Node], known: Mapping[str, str]) -> Hardware:
         return Hardware(count=count, counted_at=said if count is not None else None, resource="devices")
     said = text(gpus)
     count = integer(filled(said, known)) if said is not None else None
-    return Hardware(count=count, counted_at=said if count is not None else None, resource="gpus" if said else "")
+    every = text(service.get("runtime")) == "nvidia" or any(
+        "/dev/kfd" in str(one) for one in items(service.get("devices"))
+    )
+    resource = "gpus" if said else "devices" if every else ""
+    return Hardware(count=count, counted_at=said if count is not None else None, resource=resource)
 
 
 def _host(service: Mapping[str, Node], known: Mapping[str, str]) -> Host:

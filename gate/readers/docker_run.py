@@ -42,6 +42,7 @@ class Run:
     """What a container is started with.
 
     gpus  what `--gpus` or `--device` says
+    amd   the device of AMD's driver is passed on: every GPU of the machine
     """
 
     image: Text
@@ -49,12 +50,13 @@ class Run:
     environment: Mapping[str, Text] = field(default_factory=dict)
     gpus: Text | None = None
     host: Host = Host()
+    amd: bool = False
 
     @property
     def hardware(self) -> Hardware:
         """Devices, where `--gpus` counts them."""
         if self.gpus is None:
-            return Hardware()
+            return Hardware(resource="--device" if self.amd else "")
         plain = self.gpus.strip("\"'").removeprefix("count=")
         count = int(plain) if plain.isdigit() and len(plain) < 6 else listed(self.gpus) if "device=" in plain else None
         return Hardware(count=count, counted_at=self.gpus if count is not None else None, resource="--gpus")
@@ -75,7 +77,9 @@ def docker_run(words: Sequence[Argument]) -> Run | None:
     if position >= len(words):
         return None
     image = _text(words[position])
-    return Run(image, _command(options, words[position + 1 :]), _environment(options), _gpus(options), _host(options))
+    amd = any(name == "--device" and value.text.startswith("/dev/kfd") for name, value in options)
+    command, environment = _command(options, words[position + 1 :]), _environment(options)
+    return Run(image, command, environment, _gpus(options), _host(options), amd)
 
 
 def _after_run(line: Sequence[str]) -> int | None:
