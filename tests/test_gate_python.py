@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from gate_files import only
 
 from infopt.gate.found import Found
 from infopt.gate.readers.python_source import read
@@ -144,3 +145,20 @@ def test_hostile_programs_end_soon(kind: str) -> None:
     before = time.process_time()
     assert len(list(read("x.py", HOSTILE[kind]))) <= 50
     assert time.process_time() - before < 4
+
+
+def test_a_command_that_a_function_builds(tmp_path: Path) -> None:
+    program = """import modal, subprocess
+app = modal.App("x")
+
+def command(length):
+    return ["vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8192"]
+
+@app.function(gpu="L40S")
+@modal.web_server(8000)
+def serve():
+    subprocess.Popen(command(1))
+"""
+    one = only(tmp_path, "app.py", program)
+    assert one.case.device is not None
+    assert (one.case.granted, one.case.device.accelerator.id) == (1, "l40s")

@@ -157,8 +157,10 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _places(tree: ast.Module, module: Scope, name: str) -> Iterator[tuple[Place, ast.AST]]:
     """Every statement with what is known there: of the module, of its functions, of methods of its classes."""
+    called = _called(tree, module)
     stack: list[tuple[ast.AST, Place]] = [
-        (statement, Place(module, Hardware(), name)) for statement in reversed(tree.body)
+        (statement, Place(module, called.get(getattr(statement, "name", ""), Hardware()), name))
+        for statement in reversed(tree.body)
     ]
     while stack:
         node, around = stack.pop()
@@ -170,6 +172,19 @@ def _places(tree: ast.Module, module: Scope, name: str) -> Iterator[tuple[Place,
             stack.extend((statement, inner) for statement in reversed(node.body))
         else:
             yield around, node
+
+
+def _called(tree: ast.Module, module: Scope) -> dict[str, Hardware]:
+    """Functions that are called where a decorator asks for devices, with those: a command may be built elsewhere."""
+    found: dict[str, Hardware] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            hardware = _hardware(statement, module)
+            inner = ast.walk(statement) if hardware != Hardware() else iter(())
+            for node in inner:
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    found.setdefault(node.func.id, hardware)
+    return found
 
 
 def _hardware(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, names: Scope) -> Hardware:
