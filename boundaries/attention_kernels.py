@@ -192,9 +192,7 @@ def _what_ifs(situation: Situation, prompt: Prompt) -> Iterator[Figure]:
     yield Figure("window_prefill_ratio", prefill, "ratio", "what if: prompt's time now over that with the window")
     now, then = situation.memory.kv_bytes_per_sequence, other.memory.kv_bytes_per_sequence
     yield Figure("kv_bytes_per_sequence", now, "bytes", "KV cache of one sequence now, all devices together")
-    yield Figure(
-        "window_kv_bytes_per_sequence", then, "bytes", "KV cache of one sequence with the window"
-    )
+    yield Figure("window_kv_bytes_per_sequence", then, "bytes", "KV cache of one sequence with the window")
     yield Figure(
         "window_tpot_ratio", plain.tpot_s() / other.tpot_s(), "ratio", "what if: TPOT now over TPOT with the window"
     )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, checked_yaml, on_by_default
+from infopt.boundaries.deciding import by_gain, checked_yaml, measured_by, on_by_default
 from infopt.boundaries.quantities import BATCH, CONTEXT, Quantity
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Steps, variants
@@ -64,7 +64,7 @@ def judge(situation: Situation) -> Judgement:
     gain = situation.gain("itl", lambda other: _gain(situation, other, here.chunk_tokens))
     verdict = _verdict(situation, here, gain)
     figures, costs = _figures(situation, here), _costs(situation, here)
-    settle = MEASURE_STEPS if verdict == "measure" else ""
+    settle = measured_by([situation.scenario], by_curve=True) if verdict == "measure" else ""
     return Judgement(verdict, gain, _reason(situation, here), figures, costs, rule, settle)
 
 

@@ -71,7 +71,7 @@ def judge(situation: Situation) -> Judgement:
         return Judgement("skip", None, f"{reason}more bandwidth or an MoE instead", figures, rule=rule)
     gain = situation.gain("throughput", lambda steps: _over_static(situation, steps, here.batch))
     verdict = _verdict(situation, here, gain)
-    settle = measured_by(situation.steps.basis, by_curve=True) if verdict == "measure" else ""
+    settle = measured_by([situation.scenario], by_curve=True) if verdict == "measure" else ""
     reason = _reason(situation, here, gain) if verdict != "measure" else _unsure(situation, here, gain)
     return Judgement(verdict, gain, reason, figures, _costs(situation, here), rule, settle)
 

@@ -5,7 +5,7 @@ Where the step model is lent from another class, a verdict stands only if both e
 floor a gain is the most possible, so only `skip` and `limited` can stand: everything else must be measured.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from infopt.boundaries.steps import Basis
 from infopt.boundaries.technique import Gain, Verdict
 from infopt.errors import InfoptError
+from infopt.ledgers.estimate import Clock, step_clock
 from infopt.ledgers.scenario import Scenario
 from infopt.records import read_yaml
 
@@ -20,6 +21,14 @@ DATA = Path(__file__).resolve().parent / "data"
 # measured here or by the source; stated by its vendor, in its source code or in one of the three documents; or assumed
 KINDS = ("measured", "vendor", "source_code", "document", "assumed")
 MEASURE_STEPS = "--point batch=1,tpot=TIME (a measured time per output token; twice, at two batches, is better)"
+
+MEASURE_CURVE = (
+    "--step-curve 1=TIME,8=TIME,.. (step times measured at so many tokens; there are no constants here that "
+)
+MEASURE_CURVE += "--point could calibrate)"
+MEASURE_BOTH = (
+    "a measurement on this machine, with it and without: there are no constants here that --point could calibrate"
+)
 
 
 @cache
@@ -88,6 +97,17 @@ def named_engine(s: Scenario) -> str:
 def on_by_default(s: Scenario) -> str:
     """That nothing need be switched on, for reasons and costs: the verdict is of keeping it."""
     return f"on by default in {named_engine(s)}"
+
+
+def measured_by(scenarios: Sequence[Scenario], by_curve: bool = False) -> str:
+    """What settles a verdict that step times of these scenarios leave open.
+
+    Points calibrate constants of an engine and class of devices, so there must be some; `by_curve`: step times of the
+    present deployment are enough.
+    """
+    if all(isinstance(step_clock(s), Clock) for s in scenarios):
+        return MEASURE_STEPS
+    return MEASURE_CURVE if by_curve else MEASURE_BOTH
 
 
 def unsure(gain: Gain, basis: Basis) -> str:

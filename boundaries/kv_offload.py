@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, checked_yaml, unsure
+from infopt.boundaries.deciding import by_gain, checked_yaml, measured_by, unsure
 from infopt.boundaries.load import Offload, OffloadTier
 from infopt.boundaries.quantities import CONTEXT, RATE, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -37,6 +37,7 @@ GIB = 2**30
 HOST_MEMORY = frozenset({"lpddr", "ddr"})
 NAMES = {"dram": "host memory", "nvme": "NVMe", "remote": "the remote store"}
 MEASURE_REUSE = "--reuse-share SHARE (external prefix hits over queries, without hits in the device's own pool)"
+MEASURE_PROMPTS = "time to the first token of a prompt that comes twice, measured with this tier and without"
 COSTS = (
     "measure tail latency of restores while others decode, and what else the link carries",
     "settle what is kept when a machine fails, and who may read prompts that lie there",
@@ -86,7 +87,7 @@ def judge(situation: Situation) -> Judgement:
     tier = tier_of(situation.scenario, offload, situation.memory.kv_pool_bytes_per_gpu)
     if not situation.steps.prompt_s(situation.scenario.input_tokens):
         return Judgement(
-            "measure", None, "how long a prompt takes to compute here is not known", settle="--calibration FILE"
+            "measure", None, "how long a prompt takes to compute here is not known", settle=MEASURE_PROMPTS
         )
     use = use_of(situation, tier, 1.0 if offload.reuse_share is None else offload.reuse_share)
     gain = _gain(situation, use) if use.link is None or use.link < 1 else None
@@ -97,7 +98,7 @@ def judge(situation: Situation) -> Judgement:
     costs = (*COSTS, _data()["numa"]["text"]) + (NVME_COSTS if tier.name == "nvme" else ())
     settle = ""
     if verdict == "measure":
-        settle = MEASURE_REUSE if offload.reuse_share is None else MEASURE_STEPS
+        settle = MEASURE_REUSE if offload.reuse_share is None else measured_by([situation.scenario])
     return Judgement(verdict, gain, reason, tuple(_figures(situation, tier, use)), costs, rule, settle)
 
 

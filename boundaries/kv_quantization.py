@@ -11,7 +11,7 @@ Bits are those of the format with its scales (profiles/data/kv); what engines ma
 import math
 from collections.abc import Iterator
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, threshold, unsure
+from infopt.boundaries.deciding import by_gain, measured_by, threshold, unsure
 from infopt.boundaries.kv_kernels import Row, formats, kinds, loss, notes, read_of
 from infopt.boundaries.quantities import BATCH, CONTEXT
 from infopt.boundaries.situation import Situation
@@ -42,7 +42,7 @@ def judge(situation: Situation) -> Judgement:
     if after is None:
         return Judgement(found.verdict, None, found.reason, rule=_rule(share, before, None, None))
     figures = (*_figures(before, after), *_other_figures(before, after), *_crossings(before))
-    settle = MEASURE_STEPS if found.verdict == "measure" else ""
+    settle = measured_by([before.scenario, after.scenario]) if found.verdict == "measure" else ""
     rule = _rule(share, before, found.verdict, found.gain)
     return Judgement(found.verdict, _shown_gain(found), found.reason, figures, tuple(_costs(found)), rule, settle)
 

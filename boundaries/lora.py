@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, checked_yaml, named_engine, threshold
+from infopt.boundaries.deciding import by_gain, checked_yaml, measured_by, named_engine, threshold
 from infopt.boundaries.kv_offload import link_bytes_per_s
 from infopt.boundaries.quantities import BATCH, Quantity, of_load
 from infopt.boundaries.situation import Situation
@@ -81,7 +81,7 @@ def judge(situation: Situation) -> Judgement:
         return Judgement("skip", None, text, tuple(_figures(situation, after, held)), COSTS, _rule())
     verdict, reason = _verdict(situation, after, held, gain)
     costs = (*COSTS, *_engine_costs(s, held))
-    settle = MEASURE_STEPS if verdict == "measure" else ""
+    settle = measured_by([situation.scenario, after.scenario]) if verdict == "measure" else ""
     return Judgement(verdict, gain, reason, tuple(_figures(situation, after, held)), costs, _rule(), settle)
 
 

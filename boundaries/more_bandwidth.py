@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 from infopt.boundaries.continuous_batching import occupancy
-from infopt.boundaries.deciding import DATA, MEASURE_STEPS, by_gain, threshold
+from infopt.boundaries.deciding import DATA, by_gain, measured_by, threshold
 from infopt.boundaries.quantities import BANDWIDTH, BATCH, RATE
 from infopt.boundaries.roots import first_lost
 from infopt.boundaries.situation import Situation
@@ -67,7 +67,7 @@ def judge(situation: Situation) -> Judgement:
     if found.batch < threshold("least_batch"):
         figures += [*_devices(found), *_mixture(found)]
     costs = ("faster devices cost more per hour; a mixture is another model, whose quality must be tested anew",)
-    settle = MEASURE_STEPS if found.verdict == "measure" else ""
+    settle = measured_by([situation.scenario], by_curve=True) if found.verdict == "measure" else ""
     rule = _rule(found)
     return Judgement(
         found.verdict, found.gain if before.fits else None, found.reason, tuple(figures), costs, rule, settle

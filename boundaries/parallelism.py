@@ -8,9 +8,10 @@ the placement named; `skip`: the present one is the best. Figures follow documen
 """
 
 import re
+from collections.abc import Sequence
 from typing import cast
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain
+from infopt.boundaries.deciding import by_gain, measured_by
 from infopt.boundaries.parallelism_steps import figures
 from infopt.boundaries.placement_links import placement_data, wires_here
 from infopt.boundaries.placements import Placed, candidates, fewest_devices, placed, present
@@ -23,6 +24,8 @@ from infopt.frozen import dataclass
 from infopt.ledgers.links import machine_devices
 
 DEGREES = ("replicas", "tp", "pp", "dp", "ep")
+NOT_JOINED = "what joins these devices is not known: placements cannot be compared"
+JOIN = "--link-bandwidth SPEED (of one device to others of its machine, one direction)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,11 @@ def judge(situation: Situation) -> Judgement:
     if not choice.holding:
         return Judgement("impossible", None, _nowhere(situation), shown)
     rule = _rule(situation, here, verdict)
+    if best is None and verdict == "measure":
+        return Judgement(verdict, None, NOT_JOINED, shown, rule=rule, settle=JOIN)
     if best is None:
         return Judgement(verdict, None, _alone(situation, here), shown, rule=rule)
-    settle = MEASURE_STEPS if verdict == "measure" else ""
+    settle = measured_by([here.scenario, best.scenario]) if verdict == "measure" else ""
     return Judgement(verdict, choice.gain, _reason(choice, best), shown, _costs(here, best), rule, settle)
 
 
@@ -69,9 +74,12 @@ def choose(situation: Situation, whole: bool = True) -> Choice:
     holding = (here, *others) if here.holds else tuple(others)
     if not others:
         return Choice(here, holding, None, None, True, "skip" if holding else "impossible")
-    best = preferred(others, situation.load.targets.tpot_s)
     if not here.holds:
+        best = preferred(joined(others) or others, situation.load.targets.tpot_s)
         return Choice(here, holding, best, None, True, "use")
+    if len(joined(holding)) < len(holding):
+        return Choice(here, holding, None, None, True, "measure")
+    best = preferred(others, situation.load.targets.tpot_s)
     basis = basis_of(here, best)
     gain, meets = gain_of(situation, here, best, others if basis == "assumed" else [], whole or basis == "assumed")
     verdict = by_gain(gain, basis) if meets else "skip"
@@ -86,6 +94,11 @@ def check(situation: Situation) -> None:
     for option, value in (("--link-bandwidth", links.link_bytes_per_s), ("--network", links.network_bytes_per_s)):
         if value is not None and value <= 0:
             raise InfoptError(f"{option} must be above 0, got {value:g} bytes/s")
+
+
+def joined(options: Sequence[Placed]) -> list[Placed]:
+    """Those whose devices are joined by links that are known."""
+    return [option for option in options if option.connected]
 
 
 def preferred(options: list[Placed], target_s: float | None) -> Placed:
@@ -186,7 +199,8 @@ def _alone(situation: Situation, here: Placed) -> str:
     s = situation.scenario
     if s.gpus > 1:
         return f"{here.name} is the only placement of {s.gpus} devices that holds the model"
-    wider = [option for option in candidates(situation, 2) if option.holds and option.scenario.tp == 2]
+    two = [option for option in candidates(situation, 2) if option.holds and option.scenario.tp == 2]
+    wider = joined(two)
     if not wider:
         return f"one device holds {here.max_sequences:,} sequences: nothing to split"
     ratio = here.waited_s(here.steps) / wider[0].waited_s(wider[0].steps)
@@ -247,7 +261,8 @@ def apply(situation: Situation, argument: str) -> Situation:
         chosen.scenario.check()
     else:
         holding = [option for option in candidates(situation) if option.holds]
-        chosen = preferred(holding, situation.load.targets.tpot_s) if holding else present(situation)
+        compared = joined(holding) or holding
+        chosen = preferred(compared, situation.load.targets.tpot_s) if compared else present(situation)
     return _used(situation, chosen)
 
 

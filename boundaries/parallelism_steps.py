@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 
+from infopt.boundaries.load import Links
 from infopt.boundaries.placement_links import PlacementLinks, wires_here
 from infopt.boundaries.placements import Placed, Unloaded, fewest_devices, longest_stage_ratio, placed
 from infopt.boundaries.situation import Situation
@@ -152,8 +153,13 @@ def replicas(situation: Situation, here: Placed) -> Iterator[Figure]:
         )
         lost = 1 / (placement.groups * (1 if s.model.experts else placement.scenario.dp))
         yield Figure(f"{name}_lost_share", lost, "share", f"{placement.name}: capacity lost with one device")
-    linked = situation.load.links
-    batch = _replica_batch(Unloaded(situation), linked.link_bytes_per_s, situation.load.chunk_tokens)
+    batch = _replica_batch(
+        Unloaded(situation),
+        situation.load.links,
+        situation.load.chunk_tokens,
+        situation.cached_tokens,
+        situation.cycle,
+    )
     text = f"{pair[1].name}: batch from which it serves more than {pair[0].name}" + _if_none(batch)
     yield Figure("replicas_batch", batch, "sequences", text)
 
@@ -167,8 +173,17 @@ def _wide_and_narrow(situation: Situation) -> tuple[Placed, Placed] | None:
 
 
 @lru_cache(maxsize=64)
-def _replica_batch(place: Unloaded, link_bytes_per_s: float | None, chunk_tokens: int | None) -> float | None:
-    """The batch from which replicas serve more; None where they never do, or always do."""
+def _replica_batch(
+    place: Unloaded,
+    links: Links,
+    chunk_tokens: int | None,
+    cached_tokens: float,
+    cycle: tuple[float, float, float] | None,
+) -> float | None:
+    """The batch from which replicas serve more; None where they never do, or always do.
+
+    Beside the placement, whatever of the situation times of a placement depend on is part of the key.
+    """
     situation = place.situation
 
     def lead(batch: float) -> float:
@@ -266,9 +281,9 @@ def split(situation: Situation, here: Placed) -> Iterator[Figure]:
             "s",
             "prefill/decode split: to send it inside a machine",
         )
-    tpot_s, stall_s = here.tpot_s(steps), here.stall_s(steps)
-    if not prompt_s:
+    if not prompt_s or not here.connected:
         return
+    tpot_s, stall_s = here.tpot_s(steps), here.stall_s(steps)
     decode_s = s.output_tokens * (tpot_s - stall_s) / here.resident
     ratio = prompt_s / decode_s
     whole = ceil(1 + max(ratio, 1 / ratio))
@@ -287,13 +302,13 @@ def _network(situation: Situation) -> str:
 
 
 def _placed(situation: Situation, groups: int, tp: int, pp: int, dp: int = 1, ep: int = 1) -> Placed | None:
-    """A placement, None where no engine runs it."""
+    """A placement, None where no engine runs it, or nothing is known that joins its devices."""
     try:
         found = placed(situation, groups, tp, pp, dp, ep)
         found.scenario.check()
     except InfoptError:
         return None
-    return found
+    return found if found.connected else None
 
 
 def _turn(lead: Callable[[float], float], low: float, high: float, whole: bool = False) -> float | None:

@@ -136,6 +136,12 @@ class Placed:
         return PlacementLinks(self.situation, self.steps.constants, slowed(wires) if self.slow_sums else wires)
 
     @property
+    def connected(self) -> bool:
+        """Whether it is known what joins the devices of a group; if not, its times have no value."""
+        wires = self.links.wires
+        return wires.inside is not None or min(self.scenario.gpus, wires.machine_devices) <= 1
+
+    @property
     def sums_unmeasured(self) -> bool:
         """Tensor parallelism on an engine that was measured on one device only: how it sums is not known."""
         c = self.steps.constants

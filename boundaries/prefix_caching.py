@@ -13,7 +13,7 @@ Ignored: prefixes written for the first time, popularity that drifts, attention 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, named_engine, plain_verdict
+from infopt.boundaries.deciding import by_gain, measured_by, named_engine, plain_verdict
 from infopt.boundaries.load import Prefix
 from infopt.boundaries.prefix_gains import (
     capacity_gain,
@@ -49,7 +49,7 @@ def judge(situation: Situation) -> Judgement:
     verdict, gain, reason = _verdict(situation, reuse)
     figures = (*_figures(situation, reuse), *_memory_figures(situation, reuse))
     rule = _rule(_flop_share(situation, reuse.cached_tokens), verdict)
-    settle = MEASURE_STEPS if verdict == "measure" else ""
+    settle = measured_by([situation.scenario]) if verdict == "measure" else ""
     return Judgement(verdict, gain, reason, figures, tuple(_costs(situation, reuse)), rule, settle)
 
 
@@ -99,9 +99,11 @@ def _unknown(situation: Situation, figures: bool) -> Judgement:
 
 
 def _no_hit(situation: Situation, reuse: Reuse) -> str:
-    if situation.load.prefix.hit_share == 0:
+    prefix = situation.load.prefix
+    if prefix.hit_share == 0:
         return "measured: no prompt token is found in the cache"
-    return f"{situation.load.prefix.shared_tokens:,} shared tokens fill no block of {reuse.block_tokens:,}"
+    shared = situation.scenario.input_tokens if prefix.shared_tokens is None else prefix.shared_tokens
+    return f"{shared:,} shared tokens fill no block of {reuse.block_tokens:,}"
 
 
 def _verdict(situation: Situation, reuse: Reuse) -> tuple[Verdict, Gain | None, str]:

@@ -9,7 +9,7 @@ sequence. The rule is document 1's: below a gain of 10% leave it out; there is n
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infopt.boundaries.deciding import MEASURE_STEPS, threshold, unsure
+from infopt.boundaries.deciding import measured_by, threshold, unsure
 from infopt.boundaries.drafting import drafting, method_of, with_draft
 from infopt.boundaries.load import DraftMethod
 from infopt.boundaries.quantities import BATCH, CONTEXT, Quantity
@@ -60,7 +60,7 @@ def judge(situation: Situation) -> Judgement:
     gain = case.gain(drafted, tokens)
     verdict, reason = _verdict(case, gain, drafted, tokens)
     figures = (*_figures(case, drafted, tokens), *memory)
-    settle = MEASURE_STEPS if verdict == "measure" else ""
+    settle = measured_by([situation.scenario], by_curve=True) if verdict == "measure" else ""
     return Judgement(verdict, gain, reason, figures, _costs(case), _rule(case, drafted, verdict), settle)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infopt.boundaries.capacity import fewest_devices
-from infopt.boundaries.deciding import MEASURE_STEPS, by_gain, plain_verdict, threshold, unsure
+from infopt.boundaries.deciding import by_gain, measured_by, plain_verdict, threshold, unsure
 from infopt.boundaries.quantities import BATCH, CONTEXT
 from infopt.boundaries.roots import first_lost
 from infopt.boundaries.situation import Situation
@@ -77,7 +77,7 @@ def judge(situation: Situation) -> Judgement:
         return Judgement(found.verdict, None, found.reason, formats)
     few, fewer = fewest_devices(before.scenario), fewest_devices(best.situation.scenario)
     figures = (*_figures(before, best, few, fewer), *formats)
-    settle = MEASURE_STEPS if found.verdict == "measure" else ""
+    settle = measured_by([before.scenario, best.situation.scenario]) if found.verdict == "measure" else ""
     rule, costs = _rule(found, few, fewer), tuple(_costs(before, best))
     return Judgement(found.verdict, _shown_gain(before, best), found.reason, figures, costs, rule, settle)
 
