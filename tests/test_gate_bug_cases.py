@@ -127,6 +127,8 @@ CASES = (
     ("b18", "fail", "attention-replicas", "error", ("tp 8", "3 replicas", "1, 2, 4, 8")),
     # TensorRT-LLM issue 9277
     ("b19", "pass", "batch-budget", "warning", ("above 8,192 tokens", "16,384")),
+    # vllm-project/recipes pull 551: 856 blocks are reported
+    ("b21", "fail", "state-blocks", "error", ("1,024 sequences", "874 blocks", "--max-num-seqs 512")),
     # gpustack issue 3991
     ("b20", "fail", "flags", "error", ("--task", "gone in 0.13.0", "--runner")),
 )

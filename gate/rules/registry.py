@@ -35,6 +35,7 @@ MODULES = (
     "utilization_high",
     "warmup_logits",
     "graphs_outside_budget",
+    "state_blocks",
     "free_memory",
     "host_memory",
     "shm_size",
