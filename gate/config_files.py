@@ -74,11 +74,11 @@ def config_file(found: Found, setting: Setting, outside: Mapping[str, Text], fil
     assert setting.argument is not None
     path = str(setting.value)
     shown = replace(setting.argument, text=path)
-    if (of_map := _in_maps(path, found.mounts, outside)) is not None:
+    if (of_map := in_maps(path, found.mounts, outside)) is not None:
         return ConfigFile(_first(inside(of_map[1], of_map[0])), of_map[0], None)
     for body in _written(found, path):
         return ConfigFile(_first(documents(body, path)), path, shown)
-    if (of_map := _in_maps(path, found.mounts, maps_of_tree(outside))) is not None:
+    if (of_map := in_maps(path, found.mounts, maps_of_tree(outside))) is not None:
         return ConfigFile(_first(documents(str(of_map[1]), of_map[0])), of_map[0], shown)
     if (beside := _beside(file, path)) is not None:
         return ConfigFile(_first(documents(beside, path)), PurePosixPath(path).name, shown)
@@ -211,7 +211,7 @@ def _first(nodes: Iterator[Node] | list[Node]) -> Node:
     return next(iter(nodes), None)
 
 
-def _in_maps(path: str, mounts: tuple[tuple[str, str], ...], outside: Mapping[str, Text]) -> tuple[str, Text] | None:
+def in_maps(path: str, mounts: tuple[tuple[str, str], ...], outside: Mapping[str, Text]) -> tuple[str, Text] | None:
     """The ConfigMap's text that lies at a path of the container; without a mount, the only one of that name."""
     for mounted, source in mounts:
         rest = path.removeprefix(f"{mounted.rstrip('/')}/")

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import Field
 
 from infopt.frozen import dataclass
+from infopt.gate.branches import Branches
 from infopt.gate.environment import expanded, unresolved
 from infopt.gate.found import Argument, Found
 from infopt.gate.shell import Command, commands, split
@@ -290,13 +291,15 @@ def lines_of(script: Argument, variables: Mapping[str, str]) -> Iterator[Line]:
         return
     known, exported = dict(variables), dict(variables)
     places = [match.start() for match in re.finditer("\n", script.text)]
-    expansion = _Expansion()
+    expansion, branches = _Expansion(), Branches()
     for command in islice(commands(script.text), MOST_COMMANDS):
         assigned: dict[str, str] = {}
         around = ChainMap(assigned, known) if command.assigned else known
         for name, value in command.assigned.items():
             assigned[name] = expansion.assigned(name, value, around)
         words = tuple(_words(script, command, around, places, expansion))
+        if not branches.run(command, [word.text for word in words]):
+            continue
         if words:
             yield Line(words, command, known, {**exported, **assigned} if assigned else exported)
         if command.exported:

@@ -15,6 +15,7 @@ OPERATORS = (";;", "&&", "||", ";", "|&", "|", "&", "\n", "(", ")")
 KEYWORDS = frozenset({"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"})
 EXPORTING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
+DEFAULTED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):=([^{}$]*)\}")
 ARRAY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=\(")
 HEREDOC = re.compile(r"[0-9]?<<-?[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 REDIRECTION = re.compile(r"[0-9]?(?:<<<|&>>|&>|>>|>&|<&|>\||<>|<|>)[ \t]*")
@@ -44,6 +45,7 @@ class Command:
 
     exported  the assignments reach the programs after it; those before a program reach that program only
     body      of its here-document; `target` is the file its output goes to
+    keywords  of the shell's own that stand before it
     """
 
     words: tuple[Word, ...]
@@ -51,6 +53,7 @@ class Command:
     exported: bool = False
     body: str = ""
     target: str = ""
+    keywords: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ def quoted(word: str) -> str:
 
 def _command(words: list[Word], body: str, target: str) -> Command:
     assigned: dict[str, str] = {}
+    keywords: list[str] = []
     exported = False
     position = 0
     while position < len(words):
@@ -120,10 +124,17 @@ def _command(words: list[Word], body: str, target: str) -> Command:
             break
         elif word.text in EXPORTING and position == 0:
             exported = True
-        elif word.text not in KEYWORDS and word.text != "env" and not (word.text.startswith("-") and position):
+        elif word.text in KEYWORDS:
+            keywords.append(word.text)
+        elif word.text != "env" and not (word.text.startswith("-") and position):
             break
         position += 1
-    return Command(() if exported else tuple(words[position:]), assigned, exported, body, target)
+    rest = tuple(words[position:])
+    if rest and rest[0].text == ":":
+        # `: ${NAME:=value}` does nothing but assign.
+        assigned |= {m[1]: f"${{{m[1]}:-{m[2]}}}" for word in rest[1:] if (m := DEFAULTED.fullmatch(word.text))}
+        rest = ()
+    return Command(() if exported else rest, assigned, exported, body, target, tuple(keywords))
 
 
 def _tokens(script: str) -> Iterator[_Token]:

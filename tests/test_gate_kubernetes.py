@@ -205,3 +205,65 @@ def test_labels_of_ones_own(tmp_path: Path, label: str, device: str | None) -> N
     )
     (one,) = checked(tmp_path, content)
     assert (one.case.device and one.case.device.accelerator.id) == device
+
+
+MOUNTED = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: scripts}
+data:
+  go.sh: |
+    : "${SIZE:=2}"
+    if [[ "$DRAFT" == "true" ]]; then
+      vllm serve Qwen/Qwen3-8B --max-num-seqs 1
+    elif [ "$SIZE" -ge 4 ]; then
+      vllm serve Qwen/Qwen3-14B --max-num-seqs 2
+    else
+      vllm serve Qwen/Qwen3-32B --tensor-parallel-size "${SIZE}"
+    fi
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  volumes: [{name: v, configMap: {name: scripts}}]
+  containers:
+  - name: c
+    image: v:1.2
+    COMMAND
+    env: [{name: DRAFT, value: "DRAFTED"}]
+    volumeMounts: [{name: v, mountPath: /opt/scripts}]
+    resources: {limits: {nvidia.com/gpu: 2}}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "command: [/opt/scripts/go.sh]",
+        "command: [bash, /opt/scripts/go.sh]",
+        "command: [/bin/sh, -c]\n    args: ['exec /opt/scripts/go.sh']",
+        'command: [bash, -lc, "set -e\\nexec /opt/scripts/go.sh\\n"]',
+    ],
+)
+@pytest.mark.parametrize(("drafted", "model"), [("false", "Qwen/Qwen3-32B"), ("true", "Qwen/Qwen3-8B")])
+def test_a_script_of_a_config_map(tmp_path: Path, command: str, drafted: str, model: str) -> None:
+    content = MOUNTED.replace("COMMAND", command).replace("DRAFTED", drafted)
+    (one,) = checked(tmp_path, content)
+    assert one.case.deployment.model == model
+    assert one.case.value("tp", 1) == (2 if model == "Qwen/Qwen3-32B" else 1)
+    said = one.case.deployment.said_at("tp")
+    assert said is None or content.splitlines()[said.line - 1].strip().startswith("vllm serve Qwen/Qwen3-32B")
+
+
+def test_conditions_that_nobody_knows_leave_both_branches(tmp_path: Path) -> None:
+    script = "if [ -f /x ]; then vllm serve Qwen/Qwen3-8B; else vllm serve Qwen/Qwen3-14B; fi"
+    (one,) = checked(tmp_path, pod("v:1.2", f"command: [sh, -c], args: ['{script}']"))
+    assert one.case.deployment.model == "Qwen/Qwen3-8B"
+
+
+def test_cores_are_parts_of_chips(tmp_path: Path) -> None:
+    content = pod("v:1.2", "command: [vllm, serve, Qwen/Qwen3-8B]", "{limits: {aws.amazon.com/neuroncore: 4}}")
+    content = content.replace("spec: {", "spec: {nodeSelector: {node.kubernetes.io/instance-type: trn1.32xlarge}, ")
+    (one,) = checked(tmp_path, content)
+    assert (one.case.device, one.case.granted) == (None, 4)

@@ -173,6 +173,8 @@ def devices(container: Mapping[str, Node], named: tuple[tuple[str, Text], ...]) 
             count = integer(value)
             if isinstance(key, Text) and DEVICE_RESOURCES.fullmatch(key) and count is not None:
                 of_slice: tuple[tuple[str, Text], ...] = ((str(key), key),) if "mig-" in key else ()
+                # A core is a part of the chip that selectors name.
+                named = () if key.endswith("neuroncore") else named
                 part, share = _part(asked)
                 return Hardware(
                     count=count,
