@@ -141,8 +141,12 @@ def _model(deployment: Deployment, unknown: list[Unknown], assumed: list[str]) -
     if name is None:
         unknown.append(Unknown("model", "--model, or deployments: in infopt.yaml"))
         return None
+    given = "model" in deployment.given
+    # A name of Ollama's library stands for a quantized file.
+    if deployment.engine == "ollama" and not given and ":" in name and "/" not in name:
+        name = name if name.startswith("ollama:") else f"ollama:{name}"
     try:
-        named = model_named(name, given="model" in deployment.given)
+        named = model_named(name, given=given)
     except InfoptError as error:
         unknown.append(Unknown("model", f"{error}"))
         return None

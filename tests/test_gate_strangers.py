@@ -343,6 +343,41 @@ items:
 }  # fmt: skip
 
 
+GRAPH = """\
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: agg}
+spec:
+  services:
+    Frontend:
+      componentType: frontend
+      extraPodSpec: {mainContainer: {image: "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.5.0"}}
+    Worker:
+      componentType: worker
+      resources: {limits: {gpu: "2"}}
+      extraPodSpec:
+        nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+        mainContainer:
+          image: nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.5.0
+          command: [python3, -m, dynamo.vllm]
+          args: [--model, Qwen/Qwen2.5-32B-Instruct, --tensor-parallel-size, "2", --max-model-len, "32768"]
+"""
+
+
+def test_a_front_end_with_the_engine_s_image_serves_nothing(tmp_path: Path) -> None:
+    one = one_of(tmp_path, "graph.yaml", GRAPH)
+    assert (one.case.deployment.found.name, one.verdict) == ("agg-Worker", "pass")
+
+
+def test_a_name_of_ollama_s_library_is_a_quantized_file(tmp_path: Path) -> None:
+    """8.03B at 4.9 bits, not at 16: 4.6 GiB."""
+    one = one_of(tmp_path, "Modelfile", "FROM llama3.1:8b\nPARAMETER num_ctx 8192\n", "rtx 3060 12gb:1")
+    assert one.verdict == "pass"
+    assert one.case.plan is not None
+    assert one.case.plan.memory.weights_bytes_per_gpu / GIB == pytest.approx(4.6, abs=0.2)
+    assert not any(finding.rule == "spills-to-cpu" for finding in one.findings)
+
+
 def one_of(folder: Path, name: str, text: str, gpu: str | None = None) -> Checked:
     path = folder / name
     path.write_text(text, encoding="utf-8")

@@ -15,6 +15,10 @@ GRAPH, COMPONENT = "DynamoGraphDeployment", "DynamoComponentDeployment"
 MAIN = "main"
 
 
+# Components that serve no model though their image holds the engine.
+NO_WORKERS = frozenset({"frontend", "planner", "epp", "router"})
+
+
 def recognises(document: Node) -> bool:
     """Whether the object is a deployment of Dynamo's."""
     return str(get(document, "apiVersion")).startswith(GROUP) and get(document, "kind") in (GRAPH, COMPONENT)
@@ -39,6 +43,8 @@ def _service(
     service: Node, path: str, name: str, label: str, shared: list[Node], outside: Mapping[str, Text]
 ) -> Iterator[Found]:
     """The main container of a service, with the resources and variables that stand beside it."""
+    if any(str(get(service, key)).lower() in NO_WORKERS for key in ("componentType", "type")):
+        return
     pod, where = _pod(mapping(service), path, shared)
     replicas = integer(get(service, "replicas"))
     for container in containers(pod, where, outside):
