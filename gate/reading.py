@@ -15,11 +15,13 @@ from infopt.gate.engines import MOST_SCRIPT_CHARACTERS, Call, call, version_of_i
 from infopt.gate.finding import Finding
 from infopt.gate.found import Found
 from infopt.gate.kinds import found_in_text, is_text, is_tree, wanted
+from infopt.gate.mounted import with_script
 from infopt.gate.nodes import Node, Text, documents, get, mapping, text
 from infopt.gate.outside import Outside, Tree, unlisted
 from infopt.gate.policy import Policy
 from infopt.gate.programs import notes
 from infopt.gate.readers import (
+    app_template,
     bentoml,
     compose,
     dstack,
@@ -32,9 +34,11 @@ from infopt.gate.readers import (
     llm_inference,
     modelservice,
     ome,
+    own_chart,
     production_stack,
     ray,
     ray_serve,
+    releases,
     scenario,
     skypilot,
     storm,
@@ -55,6 +59,8 @@ READERS = (
     scenario,
     kubeai,
     nim_forms,
+    releases,
+    app_template,
     vllm_chart,
     kserve,
     llm_inference,
@@ -71,6 +77,7 @@ READERS = (
     bentoml,
     vllm_recipe,
     engine_options,
+    own_chart,
 )
 
 
@@ -243,6 +250,7 @@ def config_maps(nodes: Sequence[Node]) -> dict[str, Text]:
 
 def deployment(path: str, found: Found, facts: Given, outside: Mapping[str, Text]) -> Deployment | None:
     """A container as its engine understands it; None where no engine serves in it."""
+    found = with_script(found, outside)
     started = call(found)
     if "engine" in facts and (started is not None or found.hardware.count is not None):
         # Of a container that nothing is known of, only one with devices is taken to serve.

@@ -10,7 +10,7 @@ from infopt.gate.finding import Hit
 from infopt.gate.outside import Tree
 from infopt.gate.policy import Policy
 from infopt.gate.reading import read_file, text_of
-from infopt.gate.rules import tight
+from infopt.gate.rules import tight, unpinned_image
 
 
 def read(tmp_path: Path, content: str, name: str = "deployment.yaml") -> list[Deployment]:
@@ -201,3 +201,100 @@ def test_scenarios_lie_over_what_they_share(tmp_path: Path) -> None:
     assert (small.model, settings(small)["tp"], settings(small)["context_tokens"]) == ("Qwen/Qwen3-8B", 2, 8192)
     assert (small.found.hardware.replicas, settings(small)["eager"]) == (2, True)
     assert (large.model, settings(large)["tp"], settings(large)["eager"]) == ("Qwen/Qwen3-32B", 4, True)
+
+
+OWN = """\
+    replicaCount: 2
+    image: {repository: vllm/vllm-openai, tag: v0.10.0}
+    model: {name: Qwen/Qwen3-8B, maxModelLen: 8192, gpuMemoryUtilization: "0.8"}
+    nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+    resources: {limits: {nvidia.com/gpu: 1}}
+    extraArgs: [--enforce-eager, "--kv-cache-dtype fp8"]
+    """
+
+
+def test_charts_of_ones_own_by_the_names_of_their_keys(tmp_path: Path) -> None:
+    own = one(tmp_path, OWN)
+    assert (own.engine, own.version, own.model) == ("vllm", "0.10.0", "Qwen/Qwen3-8B")
+    assert settings(own) == {"context_tokens": 8192, "utilization": 0.8, "eager": True, "kv": "fp8"}
+    assert (own.found.hardware.count, own.found.hardware.replicas) == (1, 2)
+    assert "by their names" in own.found.assumed[0]
+    case = case_of(own, Policy())
+    assert case.device is not None
+    assert (case.device.accelerator.id, case.granted) == ("l4", 1)
+    nested = one(tmp_path, "parent:\n  chat:\n" + "".join(f"    {line}\n" for line in dedent(OWN).splitlines()))
+    assert (nested.found.name, nested.model, settings(nested)["kv"]) == ("chat", "Qwen/Qwen3-8B", "fp8")
+
+
+def test_charts_of_ones_own_say_devices_in_many_ways(tmp_path: Path) -> None:
+    for said in ("gpus: 2", "gpu: {count: 2, type: l40s}", "accelerator: {count: 2}", "worker: {gpu: 2}"):
+        image = "image: {repository: lmsysorg/sglang, tag: v0.4.9}"
+        spread = one(tmp_path, f"{image}\nmodelName: Qwen/Qwen3-8B\n{said}\n")
+        assert (spread.engine, spread.found.hardware.count) == ("sglang", 2)
+        assert [unknown.fact for unknown in spread.unknown] == ["tensor parallel"]
+        split = one(tmp_path, f"{image}\nmodelName: Qwen/Qwen3-8B\n{said}\nextraArgs: [--tp=2]\n")
+        assert (settings(split)["tp"], split.unknown) == (2, ())
+
+
+def test_charts_of_ones_own_whose_template_says_the_rest(tmp_path: Path) -> None:
+    blank = one(
+        tmp_path, "image: {repository: vllm/vllm-openai, tag: ''}\nconfig: {model: Qwen/Qwen3-8B}\nresources: {}\n"
+    )
+    assert (blank.version, list(unpinned_image.check(case_of(blank, Policy())))) == (None, [])
+    over = one(
+        tmp_path, "model: Qwen/Qwen3-8B\ngpus: 1\nvllm_engine_args: {max-model-len: 4096, enforce-eager: true}\n"
+    )
+    assert (over.engine, over.model, settings(over)) == (
+        "vllm",
+        "Qwen/Qwen3-8B",
+        {"context_tokens": 4096, "eager": True},
+    )
+    named = one(tmp_path, "image: registry.example/team/vllm:v0.9.1\nmodel: {id: Qwen/Qwen3-8B, dtype: half}\n")
+    assert (named.version, settings(named)["dtype"], "by its name" in named.found.assumed[0]) == ("0.9.1", "half", True)
+
+
+def test_values_that_serve_nothing_are_no_charts_of_ones_own(tmp_path: Path) -> None:
+    for values in (
+        "image: {repository: team/vllm-dashboard}\nresources: {limits: {cpu: 1}}\n",
+        "image: {repository: postgres}\nmodel: {name: Qwen/Qwen3-8B}\n",
+        "model: Qwen/Qwen3-8B\nargs: [--epochs, 3]\n",
+    ):
+        assert read(tmp_path, values) == []
+
+
+def test_app_template_s_containers(tmp_path: Path) -> None:
+    chat = one(
+        tmp_path,
+        """\
+        controllers:
+          chat:
+            pod: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}}
+            containers:
+              app:
+                image: {repository: vllm/vllm-openai, tag: v0.10.0}
+                args: [--model, $(MODEL), --max-model-len, "4096"]
+                env: {MODEL: Qwen/Qwen3-4B}
+                resources: {limits: {nvidia.com/gpu: 1}}
+              proxy: {image: {repository: nginx}}
+        """,
+    )
+    assert (chat.found.name, chat.model, chat.version) == ("chat", "Qwen/Qwen3-4B", "0.10.0")
+    assert (settings(chat)["context_tokens"], chat.found.hardware.named[0][1]) == (4096, "NVIDIA-L4")
+
+
+def test_releases_hold_values(tmp_path: Path) -> None:
+    indented = "".join(f"    {line}\n" for line in dedent(OWN).splitlines())
+    flux = (
+        "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: r}\nspec:\n  values:\n" + indented
+    )
+    argo = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: a}\nspec:\n  source:\n    helm:\n"
+    argo += "      values: |\n" + "".join(f"    {line}\n" for line in indented.splitlines())
+    k3s = "apiVersion: helm.cattle.io/v1\nkind: HelmChart\nmetadata: {name: k}\nspec:\n  valuesContent: |-\n" + indented
+    for release in (flux, argo, k3s):
+        held = one(tmp_path, release)
+        assert (held.model, settings(held)["context_tokens"]) == ("Qwen/Qwen3-8B", 8192)
+        said = held.settings["context_tokens"].argument
+        assert said is not None
+        assert "8192" in release.splitlines()[said.line - 1]
+    other = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: r}\nspec: {chart: {}}\n"
+    assert read(tmp_path, other) == []

@@ -29,7 +29,7 @@ class Values:
     @property
     def chart(self) -> str:
         """The name the values stand under, "" where they are the file's own."""
-        return self.path.rstrip(".")
+        return self.path.rstrip(".").rpartition(".")[2]
 
 
 class Key(Record):

@@ -1,7 +1,8 @@
 """Values of vLLM's own chart (examples/online_serving/chart-helm), an image with its whole command, and of charts laid
-out like it: an engine's image with `command`, `args` or `extraArgs` beside it.
+out like it: an engine's image with `command`, or with `args` that name the model.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from infopt.gate.readers.pods import containers, line_of
 from infopt.gate.readers.production_stack import image_of
 
 ARGUMENTS = ("args", "extraArgs")
+MODEL = re.compile(r"(--model([-_](path|id))?|-m|-hf)(=.*)?|serve")
 
 
 def recognises(document: Node) -> bool:
@@ -31,8 +33,14 @@ def _reads(values: Mapping[str, Node]) -> bool:
     repository = text(get(values, "image.repository"))
     if repository is None or not isinstance(values.get("resources"), dict):
         return False
-    beside = any(isinstance(values.get(key), list) and values[key] for key in ("command", *ARGUMENTS))
-    return isinstance(get(values, "image.command"), list) or (beside and engine_of_image(repository) is not None)
+    whole = isinstance(values.get("command"), list) and values["command"]
+    beside = whole or any(_names_model(values.get(key)) for key in ARGUMENTS)
+    return isinstance(get(values, "image.command"), list) or (bool(beside) and engine_of_image(repository) is not None)
+
+
+def _names_model(words: Node) -> bool:
+    """Whether a list of arguments says what is served: else keys beside it do, as charts of one's own have them."""
+    return isinstance(words, list) and any(isinstance(word, Text) and MODEL.match(word) for word in words)
 
 
 def _found(chart: Values, outside: Mapping[str, Text]) -> Found:
