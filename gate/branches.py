@@ -26,11 +26,15 @@ class Branches:
 
     def __init__(self) -> None:
         self._open: list[tuple[bool, bool]] = []
+        self._asked: bool | None = None
+        self._asking = False
 
     def run(self, command: Command, words: Sequence[str]) -> bool:
         """Whether a command may run, after what its keywords open or close."""
         for keyword in command.keywords:
-            if keyword == "if" and len(self._open) < MOST_DEPTH:
+            if keyword == "then" and self._asking:
+                self._answer()
+            elif keyword == "if" and len(self._open) < MOST_DEPTH:
                 self._open.append((True, False))
             elif keyword == "elif" and self._open:
                 self._open[-1] = (not self._open[-1][1], self._open[-1][1])
@@ -38,12 +42,19 @@ class Branches:
                 self._open[-1] = (not self._open[-1][1], True)
             elif keyword == "fi" and self._open:
                 self._open.pop()
-        running = all(may for may, _ in self._open)
-        if running and self._open and {"if", "elif"} & set(command.keywords) and "!" not in command.keywords:
-            answer = holds(words)
-            before = self._open[-1][1]
-            self._open[-1] = (answer is not False and not before, before or answer is True)
-        return running
+        if self._open and {"if", "elif"} & set(command.keywords):
+            self._asked, self._asking = (None if "!" in command.keywords else holds(words)), True
+        elif self._asking:
+            # One of several commands of a condition decides nothing alone.
+            self._asked = None
+        return all(may for may, _ in self._open)
+
+    def _answer(self) -> None:
+        """The branch behind a condition, now that all of it has been seen."""
+        self._asking = False
+        may, before = self._open[-1] if self._open else (True, False)
+        if self._open:
+            self._open[-1] = (may and self._asked is not False, before or self._asked is True)
 
 
 def holds(words: Sequence[str]) -> bool | None:

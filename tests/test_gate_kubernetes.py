@@ -262,6 +262,30 @@ def test_conditions_that_nobody_knows_leave_both_branches(tmp_path: Path) -> Non
     assert one.case.deployment.model == "Qwen/Qwen3-8B"
 
 
+@pytest.mark.parametrize(
+    ("condition", "model"),
+    [
+        ("[ a = b ]", "Qwen/Qwen3-14B"),
+        ("[ a = a ]", "Qwen/Qwen3-8B"),
+        ("[ a = a ] && [ -f /x ]", "Qwen/Qwen3-8B"),
+        ("[ a = b ] || [ -f /x ]", "Qwen/Qwen3-8B"),
+        ("! [ a = b ]", "Qwen/Qwen3-8B"),
+        ("[[ $X == b ]]", "Qwen/Qwen3-8B"),
+        ("[[ ab != a* ]]", "Qwen/Qwen3-8B"),
+        ("[ 3 -lt 2 ]", "Qwen/Qwen3-14B"),
+        ("false", "Qwen/Qwen3-14B"),
+        (
+            "true; then if [ 1 -eq 2 ]; then ollama serve; elif [ -z a ]; then ollama serve; fi; if true",
+            "Qwen/Qwen3-8B",
+        ),
+    ],
+)
+def test_conditions(tmp_path: Path, condition: str, model: str) -> None:
+    script = f"if {condition}; then vllm serve Qwen/Qwen3-8B; else vllm serve Qwen/Qwen3-14B; fi"
+    (one,) = checked(tmp_path, pod("v:1.2", f"command: [sh, -c], args: ['{script}']"))
+    assert one.case.deployment.model == model
+
+
 def test_cores_are_parts_of_chips(tmp_path: Path) -> None:
     content = pod("v:1.2", "command: [vllm, serve, Qwen/Qwen3-8B]", "{limits: {aws.amazon.com/neuroncore: 4}}")
     content = content.replace("spec: {", "spec: {nodeSelector: {node.kubernetes.io/instance-type: trn1.32xlarge}, ")
