@@ -10,7 +10,8 @@ keys and values that n tokens of one sequence share are taken off: B (n - 1) seq
 What is known of a step, from good to bad:
     curve     measured on the machine
     estimate  constants measured on this engine, memory class and kind of model; its interval is the estimate's
-    assumed   constants of the nearest class; the interval runs from the floor to twice its overhead
+    assumed   constants of the nearest class, or of newer software; the interval runs from the floor to a multiple of
+              overhead and prompts that such steps were measured at (data/lent_steps.yaml)
     floor     bytes over bandwidth alone: gains are the most that is possible
 Ignored: attention products of drafted tokens (they share their sequence's reads).
 """
@@ -18,6 +19,8 @@ Ignored: attention products of drafted tokens (they share their sequence's reads
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from infopt.boundaries.weight_kernels import unpacked_shape
@@ -29,7 +32,9 @@ from infopt.ledgers.estimate import Clock, band_of, step_clock
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
+from infopt.profiles.engines import in_versions
 from infopt.profiles.step_constants import StepConstants, step_constants
+from infopt.records import Record, read_yaml, validate_record
 
 Basis = Literal["curve", "estimate", "assumed", "floor"]
 # From good to bad.
@@ -38,10 +43,33 @@ BYTES = frozenset({"weights", "kv", "attention"})
 STALL = "prefill stall"
 # Class that lends its constants where none was measured: capability of the devices it was fitted on.
 LENDER = ("hbm", "nvidia", 9.0)
-# Overhead of lent constants may be this many times as much, or nothing.
-LENT_OVERHEAD_RATIO = 2.0
+_LENT = Path(__file__).resolve().parent / "data" / "lent_steps.yaml"
 
 Curve = tuple[tuple[float, float], ...]
+
+
+class Doubt(Record):
+    """How many times as long it may be than constants that are lent say."""
+
+    overhead: float
+    stall: float
+    source: str
+
+
+class Lent(Record):
+    """data/lent_steps.yaml: doubt by reason, and the oldest versions whose steps the constants hold."""
+
+    device: Doubt
+    vendor: Doubt
+    version: Doubt
+    oldest_versions: dict[str, str]
+    versions_source: str
+
+
+@cache
+def lent_steps() -> Lent:
+    """The data."""
+    return validate_record(Lent, read_yaml(_LENT), str(_LENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +81,7 @@ class Steps:
     overhead  multiplies everything that is neither bytes nor the stall of other prompts
     traffic   multiplies the time of bytes
     curve     (tokens in a step, seconds), rising in tokens
+    doubt     how many times as long overhead and the prompts of others may be, where constants are lent
     """
 
     scenario: Scenario
@@ -65,6 +94,7 @@ class Steps:
     stall: float = 1.0
     curve: Curve = ()
     reason: str = ""
+    doubt: "Doubt | None" = None
 
     def step_s(self, batch: float, context_tokens: float, tokens_per_sequence: float = 1.0) -> float:
         """Seconds of one step, other requests' prompts left out."""
@@ -234,31 +264,40 @@ def steps_of(s: Scenario, calibrated: StepConstants | None = None, curve: Curve 
     if isinstance(compiled, Clock):
         basis: Basis = "curve" if curve else "estimate"
         known = Steps(s, basis, compiled.constants, compiled.shape, compiled.shape.stages, curve=curve)
-        most = compiled.constants.most_sequences
-        if most is None or s.batch_per_replica <= most or curve:
+        if curve or calibrated is not None:
             return known
-        reason = f"{s.engine.engine} was measured with at most {most} sequence at a time"
-        return replace(known, basis="assumed", reason=reason)
+        most = compiled.constants.most_sequences
+        if most is not None and s.batch_per_replica > most:
+            reason = f"{s.engine.engine} was measured with at most {most} sequence at a time"
+            return replace(known, basis="assumed", reason=reason)
+        oldest = lent_steps().oldest_versions.get(s.engine.engine)
+        if oldest is not None and in_versions(s.engine_version, None, oldest):
+            reason = f"{s.engine.engine} before {oldest} was not measured, and is slower"
+            return replace(known, basis="assumed", reason=reason, doubt=lent_steps().version)
+        return known
     if curve:
         return Steps(s, "curve", None, None, traffic(s), curve=curve)
     lent = step_constants(s.engine.engine, *LENDER, s.model.experts > 0)
     shape = step_shape(s, lent) if lent is not None else None
     if lent is None or shape is None:
         return Steps(s, "floor", None, None, traffic(s), reason=compiled.reason)
-    return Steps(s, "assumed", lent, unpacked_shape(s, shape), shape.stages, reason=compiled.reason)
+    other = s.accelerator.vendor != LENDER[1]
+    doubt = lent_steps().vendor if other else lent_steps().device
+    return Steps(s, "assumed", lent, unpacked_shape(s, shape), shape.stages, reason=compiled.reason, doubt=doubt)
 
 
 def variants(steps: Steps) -> tuple[Steps, Steps]:
     """The same with everything as short, and as long, as it may be at the scenario's batch.
 
     Of an estimate: what its interval adds or takes goes to the overhead and the stall, then to the bytes down to the
-    bandwidth itself. Of lent constants: no overhead, or twice as much.
+    bandwidth itself. Of lent constants: no overhead, or as much more as there is doubt.
     """
     if steps.basis in ("curve", "floor") or steps.constants is None or steps.shape is None:
         return steps, steps
     if steps.basis == "assumed":
         short = replace(steps, overhead=0.0, traffic=1 / steps.constants.traffic_ratio)
-        return short, replace(steps, overhead=LENT_OVERHEAD_RATIO)
+        doubt = steps.doubt or lent_steps().device
+        return short, replace(steps, overhead=doubt.overhead, stall=doubt.stall)
     s = steps.scenario
     band = band_of(steps.constants, s.sharing_batch)
     return _scaled(steps, band.low), _scaled(steps, band.high)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from infopt.boundaries.deciding import named_engine
 from infopt.boundaries.situation import Situation
+from infopt.boundaries.steps import Steps, lent_steps
 from infopt.boundaries.technique import BreakEven, Figure, Gain, Judgement
 from infopt.units import (
     format_bytes,
@@ -28,7 +29,7 @@ METRICS = {
 BASES = {
     "curve": "measured step times (--step-curve)",
     "estimate": "step constants measured on this engine and class of devices",
-    "assumed": "step constants of the nearest class, from no overhead to twice its own",
+    "assumed": "step constants of the nearest class, from no overhead to {} times its own",
     "floor": "bytes over bandwidth alone: gains are the most that is possible",
 }
 # What is counted: a thousand has a separator, and one of them is singular.
@@ -53,6 +54,15 @@ COUNTS = {
 }
 # Plain numbers whose text says what they are.
 BARE = {"", "rank"}
+
+
+def _basis(steps: Steps) -> str:
+    """What step times rest on, and how wide lent ones are taken."""
+    if steps.basis != "assumed":
+        return BASES[steps.basis]
+    doubt = steps.doubt or lent_steps().device
+    known = BASES["assumed"].format(f"{doubt.overhead:g}")
+    return f"{known} ({steps.reason})" if doubt is lent_steps().version else known
 
 
 def value_text(value: float | None, unit: str) -> str:
@@ -155,5 +165,5 @@ def situation_facts(situation: Situation) -> list[tuple[str, str]]:
     )
     rows = [("model", s.model.id), ("served by", served), ("load", load)]
     tpot_s = situation.tpot_s()
-    rows.append(("TPOT", f"{format_seconds(tpot_s)}, from {BASES[situation.steps.basis]}"))
+    rows.append(("TPOT", f"{format_seconds(tpot_s)}, from {_basis(situation.steps)}"))
     return rows
