@@ -21,6 +21,7 @@ class Refused(Record):
     until: str | None = None
     capability_below: float | None = None
     parallel: Literal["tp", "pp"] | None = None
+    mixture: bool | None = None
     unless: dict[str, str] = Field({})
     text: str
     remedy: str
@@ -33,11 +34,12 @@ class Refused(Record):
             return False
         if (self.since or self.until) and (version is None or not in_versions(version, self.since, self.until)):
             return False
-        stored = model.quantization.format if model.quantization is not None else None
+        stored = model.quantization.format if model.quantization is not None else weights_of(case)
         return (
             (not self.architectures or model.architecture in self.architectures)
             and (not self.formats or stored in self.formats)
             and (self.parallel is None or getattr(case.placed, self.parallel) > 1)
+            and (self.mixture is None or self.mixture == (model.experts > 0))
             and self._old(case)
             and not any(case.deployment.found.environment.get(name) == said for name, said in self.unless.items())
         )
@@ -47,6 +49,11 @@ class Refused(Record):
             return True
         capability = None if case.device is None else case.device.accelerator.cuda_capability
         return capability is not None and capability < self.capability_below
+
+
+def weights_of(case: Case) -> str | None:
+    """The format unquantized weights are loaded in, None where no plan says it."""
+    return None if case.plan is None else case.plan.scenario.weight_format
 
 
 class WholeImages(Record):

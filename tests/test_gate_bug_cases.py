@@ -129,6 +129,16 @@ CASES = (
     ("b19", "pass", "batch-budget", "warning", ("above 8,192 tokens", "16,384")),
     # vllm-project/recipes pull 551: 856 blocks are reported
     ("b21", "fail", "state-blocks", "error", ("1,024 sequences", "874 blocks", "--max-num-seqs 512")),
+    # TensorRT-LLM issue 4599
+    ("b22", "fail", "weights-capability", "error", ("fp8_block", "capability 9 ", "has 8.9")),
+    # vllm issues 17581, 18182
+    ("b23", "fail", "model-refused", "error", ("experts in FP8", "8.6, below 8.9")),
+    # sglang issues 12887, 38291
+    ("b24", "fail", "model-refused", "error", ("experts in FP8", "capability 8, below 8.9")),
+    # vllm issues 42510, 41339
+    ("b25", "fail", "block-size", "error", ("8 tokens", "no multiple of 16")),
+    # vllm issues 10861, 7714
+    ("b26", "fail", "engine-refuses", "error", ("chunks of prompts", "capability 8.9", "has 8.6")),
     # gpustack issue 3991
     ("b20", "fail", "flags", "error", ("--task", "gone in 0.13.0", "--runner")),
 )

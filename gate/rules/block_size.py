@@ -4,10 +4,13 @@ from collections.abc import Iterator
 
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.profiles.engines import in_versions
 from infopt.profiles.flag_data import flag_table
 from infopt.profiles.flag_tables import answer_at, lookup
 
 FLAG = "--block-size"
+# One engine only, whose kernels on NVIDIA's devices want multiples of 16, whatever the option lists.
+KERNELS_FROM = "0.11"
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -18,8 +21,15 @@ def check(case: Case) -> Iterator[Hit]:
     at = case.deployment.said_at("block_tokens")
     if version is not None:
         answer = lookup("vllm", version, FLAG)
-        if answer.flag is not None and not answer.flag.choices and asked % 16:
-            yield Hit(f"a block of {asked} tokens is no multiple of 16", at=at, confidence="likely")
+        kernels = in_versions(version, KERNELS_FROM, None) and _nvidia(case)
+        if answer.flag is not None and (not answer.flag.choices or kernels) and asked % 16:
+            yield Hit(
+                f"a block of {asked} tokens is no multiple of 16"
+                + (": no attention backend of this version has a kernel for it" if kernels else ""),
+                at=at,
+                severity="error" if kernels else None,
+                confidence="likely",
+            )
         return
     listed = _listed()
     if asked not in listed:
@@ -30,6 +40,10 @@ def check(case: Case) -> Iterator[Hit]:
             confidence="likely",
             remedy="16, or no block size at all",
         )
+
+
+def _nvidia(case: Case) -> bool:
+    return case.device is not None and case.device.accelerator.vendor == "nvidia"
 
 
 def _numbers(choices: tuple[str, ...]) -> list[int]:

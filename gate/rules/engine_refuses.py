@@ -12,6 +12,9 @@ from infopt.units import format_gib
 
 # Between these versions the check of a full request sums over stages; others read compare each worker with its own.
 SUMS_FROM, SUMS_TO = "0.14.1", "0.16.0"
+# vLLM's first engine: prompts are cut by themselves above this length, and the kernel of later chunks reads e4m3 from
+# this capability on only.
+CHUNKS, CHUNKS_ABOVE_TOKENS, E4M3_CAPABILITY = ("0.5", "0.8"), 32_768, 8.9
 # Versions of vLLM with two engines.
 BOTH = ("0.8", "0.11")
 OWN_UNTIL, OWN_FROM = "0.13.0", "0.17.1"
@@ -23,6 +26,7 @@ def check(case: Case) -> Iterator[Hit]:
     if plan is None or plan.fits is False:
         return
     yield from _all_stages(case)
+    yield from _chunks(case)
     s = plan.scenario
     if s.kv_format != s.model.compute_dtype and case.deployment.version is not None:
         row = loss(s, s.kv_format)
@@ -38,6 +42,28 @@ def check(case: Case) -> Iterator[Hit]:
                 severity=None if forced else "warning",
                 confidence="certain" if forced else "possible",
             )
+
+
+def _chunks(case: Case) -> Iterator[Hit]:
+    """V0 reads a cache of earlier chunks by a kernel that has no e4m3 on older devices."""
+    version, kv = case.deployment.version, case.value("kv")
+    capability = None if case.device is None else case.device.accelerator.cuda_capability
+    if case.deployment.engine != "vllm" or version is None or not in_versions(version, *CHUNKS) or case.plan is None:
+        return
+    long = case.plan.scenario.context_tokens > CHUNKS_ABOVE_TOKENS
+    said = case.value("chunked_prefill")
+    chunked = bool(said) if said is not None else long and in_versions(version, "0.6", None)
+    if kv not in ("fp8", "fp8_e4m3") or capability is None or capability >= E4M3_CAPABILITY:
+        return
+    if chunked or case.value("prefix_caching"):
+        why = "chunks of prompts" if chunked else "cached prefixes"
+        yield Hit(
+            f"an e4m3 cache under {why} needs compute capability 8.9 in vllm {version}, the device has {capability:g}",
+            at=case.deployment.said_at("kv"),
+            detail="" if said is not None or not chunked else "prompts are cut by themselves above 32,768 tokens",
+            remedy="--kv-cache-dtype auto or fp8_e5m2, or a limit of 32,768 tokens without chunks",
+            confidence="likely",
+        )
 
 
 def _all_stages(case: Case) -> Iterator[Hit]:
@@ -72,5 +98,6 @@ RULE = Rule(
     why="The engine exits at start although the memory is there: its own check is stricter than physics.",
     remedy="Another version, or what its check accepts.",
     check=check,
-    source="vllm v1/core/kv_cache_utils.py in 0.14.1 and 0.16.0; vllm-project/vllm pull 24577",
+    source="vllm v1/core/kv_cache_utils.py in 0.14.1 and 0.16.0; vllm-project/vllm pull 24577, "
+    "issues 7714, 10861, 47549",
 )
