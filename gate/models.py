@@ -3,6 +3,7 @@
     org/name, name              the catalogue
     org/name-AWQ, -GPTQ-Int4    the catalogue's model in the format the name ends with
     /models/name, s3://a/name   the last part of the path
+    oci://a/modelcar-name:1     the name, with versions written 3-1
     org/name-GGUF:Q4_K_M, a file name with a quantization, an Ollama tag
 A re-host of another organisation counts as the model its name says; every such step is told.
 """
@@ -26,6 +27,11 @@ from infopt.records import read_yaml
 SCHEMES = re.compile(r"[a-z0-9]+://")
 HUBS = ("hf://", "huggingface://", "https://huggingface.co/")
 SNAPSHOT = re.compile(r".*models--(?P<org>[^/]+?)--(?P<name>[^/]+)(/snapshots/[^/]*)?/?")
+# Images that hold a model (KServe's modelcars): called after it, or tagged with it in a catalogue of them.
+MODELCAR = re.compile(
+    r"oci://.*/(?:modelcar-(?!catalog\b)(?P<name>[^/:@]+)(?:[:@].*)?|modelcar-catalog:(?P<tag>[^/:@]+))"
+)
+VERSION = re.compile(r"(?<![\d.])(\d)-(\d)(?=-)")
 GGUF_QUANTIZATION = re.compile(r"[-._:](i?q\d_?\w*|b?f16|fp16|mxfp4)(?:-\d+-of-\d+)?(?:\.gguf)?$", re.IGNORECASE)
 PLAIN = frozenset({"bf16", "fp16", "fp32"})
 
@@ -81,6 +87,11 @@ def _candidates(text: str) -> Iterator[str]:
         return
     if not _is_path(plain):
         yield plain
+        return
+    car = MODELCAR.fullmatch(plain)
+    if car is not None:
+        name = car["name"] or car["tag"]
+        yield from (name, VERSION.sub(r"\1.\2", name))
         return
     parts = [part for part in SCHEMES.sub("", plain).split("/") if part]
     if len(parts) > 1:

@@ -1,11 +1,14 @@
 """Kubernetes objects beyond the plain ones: images of one's own, groups whose leader leads only, claims, templates."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from infopt.errors import InfoptError
 from infopt.gate.check import Checked, gate
 from infopt.gate.environment import expanded
+from infopt.gate.models import model_named
 from infopt.gate.policy import Policy
 
 SCRIPT = "          - |\n            {}\n"
@@ -291,3 +294,83 @@ def test_cores_are_parts_of_chips(tmp_path: Path) -> None:
     content = content.replace("spec: {", "spec: {nodeSelector: {node.kubernetes.io/instance-type: trn1.32xlarge}, ")
     (one,) = checked(tmp_path, content)
     assert (one.case.device, one.case.granted) == (None, 4)
+
+
+SERVING = """
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: ModelServing
+metadata: {name: chat}
+spec:
+  replicas: 2
+  template:
+    roles:
+    - name: decode
+      replicas: 3
+      workerReplicas: 1
+      entryTemplate:
+        spec:
+          containers:
+          - name: e
+            image: vllm/vllm-openai:v0.10.0
+            args: [--model, Qwen/Qwen3-32B, -tp, "4", -pp, "2"]
+            resources: {limits: {nvidia.com/gpu: 4}}
+      workerTemplate: {spec: {containers: [{name: w, image: i, command: [ray, start]}]}}
+    - {name: router, entryTemplate: {spec: {containers: [{name: r, image: router:1}]}}}
+"""
+
+
+def test_roles_of_kthena(tmp_path: Path) -> None:
+    (one,) = checked(tmp_path, SERVING)
+    hardware = one.case.deployment.found.hardware
+    assert (one.case.deployment.found.name, one.case.deployment.found.role) == ("chat-decode", "decode")
+    assert (one.case.granted, one.case.needed, hardware.replicas) == (8, 8, 6)
+
+
+SPECULATING = """
+apiVersion: serving.kserve.io/v1alpha1
+kind: LLMInferenceService
+metadata: {name: s}
+spec:
+  model: {uri: "hf://Qwen/Qwen3-32B", name: q}
+  speculator: SAID
+  template: {containers: [{name: main, image: "vllm/vllm-openai:v0.11.0", resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "draft"),
+    [
+        (
+            '{model: {uri: "hf://a/draft"}, config: {method: eagle3, num_speculative_tokens: "3"}}',
+            {"model": "a/draft", "method": "eagle3", "num_speculative_tokens": 3},
+        ),
+        ("{config: {method: ngram, num_speculative_tokens: 4}}", {"method": "ngram", "num_speculative_tokens": 4}),
+    ],
+)
+def test_a_speculator_is_an_option(tmp_path: Path, said: str, draft: dict[str, object]) -> None:
+    (one,) = checked(tmp_path, SPECULATING.replace("SAID", said))
+    (option,) = [word.text for word in one.case.deployment.found.added if word.text.startswith("--speculative-config")]
+    assert json.loads(option.partition("=")[2]) == draft
+    assert not [finding for finding in one.findings if finding.rule == "flags"]
+
+
+@pytest.mark.parametrize(
+    ("address", "model"),
+    [
+        ("oci://registry.example/ai/modelcar-llama-3-1-8b-instruct:1.5", "meta-llama/Llama-3.1-8B"),
+        ("oci://registry.example/ai/modelcar-catalog:qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("oci://registry.example/ai/other-llama-3-1-8b-instruct:1.5", None),
+        ("oci://registry.example/ai/modelcar-nothing-of-the-kind:2", None),
+    ],
+)
+def test_images_that_hold_a_model(address: str, model: str | None) -> None:
+    if model is None:
+        with pytest.raises(InfoptError, match="is a path"):
+            model_named(address)
+    else:
+        assert model_named(address).model.id.startswith(model)
+
+
+def test_a_cpu_image_needs_no_devices(tmp_path: Path) -> None:
+    (one,) = checked(tmp_path, pod("me/vllm-cpu-mine:1.2", "args: [--model, Qwen/Qwen3-8B]", "{}"))
+    assert one.case.deployment.engine == "vllm"

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from infopt.gate.addresses import served
+from infopt.gate.addresses import model_name, served
+from infopt.gate.config_files import plain_value
 from infopt.gate.found import Argument, Found, argument_of, switch_of
 from infopt.gate.nodes import Node, Text, at, boolean, get, integer, mapping, text
 from infopt.gate.readers.kubernetes import found
@@ -51,7 +52,7 @@ def _workload(
     made = found(main, name, KIND, replicas=1 if replicas is None else replicas, pods=_pods(workload))
     model, assumed = served(text(get(spec, "model.uri")), text(get(spec, "model.name")))
     own = bool(main.arguments) and not main.arguments[0].text.startswith("-")
-    added = (*_options(workload, path), *_lora(spec), *_offloading(spec, workload, path), *_more(main))
+    added = (*_options(workload, path), *_lora(spec), *_draft(spec), *_offloading(spec, workload, path), *_more(main))
     return replace(
         made,
         added=() if own else added,
@@ -94,6 +95,20 @@ def _lora(spec: Mapping[str, Node]) -> Iterator[Argument]:
             value = at(str(len(adapters)), first.line, first.column)
         if value is not None:
             yield argument_of(option, value, f"spec.model.lora.{key}")
+
+
+def _draft(spec: Mapping[str, Node]) -> Iterator[Argument]:
+    """`speculator`: a draft and its configuration, which the controller makes one option of."""
+    said = mapping(spec.get("speculator"))
+    address = text(get(said, "model.uri"))
+    first = next((key for key in said if isinstance(key, Text)), None)
+    config = plain_value(
+        {key: at(str(value), value.line, value.column) for key, value in mapping(said.get("config")).items()
+         if isinstance(value, Text)}
+    )  # fmt: skip
+    if first is not None and isinstance(config, dict) and (config or address is not None):
+        whole = {**({} if address is None else {"model": model_name(address)}), **config}
+        yield argument_of("--speculative-config", at(json.dumps(whole), first.line, first.column), "spec.speculator")
 
 
 def _offloading(spec: Mapping[str, Node], workload: Mapping[str, Node], path: str) -> Iterator[Argument]:

@@ -21,8 +21,9 @@ def check(case: Case) -> Iterator[Hit]:
     if image is None or "@sha256:" in image or case.deployment.version_said == "the file":
         return
     repository, tag = split_image(image)
-    if "$" in image or "{{" in image:
-        return  # what fills it in says the version
+    # What fills a variable or a bare name in (kustomize) says the version.
+    if "$" in image or "{{" in image or (not tag and "/" not in image):
+        return
     if (
         not FLOATING.fullmatch(tag)
         or BUILD.search(tag)
