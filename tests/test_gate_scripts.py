@@ -248,3 +248,24 @@ def test_devices_without_a_number(tmp_path: Path) -> None:
     line = "docker run --device=/dev/kfd --device /dev/dri rocm/vllm:latest --model Qwen/Qwen3-8B"
     assert only(tmp_path, "run.sh", line).case.deployment.model == "Qwen/Qwen3-8B"
     assert checked(tmp_path, {"plain.sh": line.replace("/dev/kfd", "/dev/x")}, "plain.sh") == []
+
+
+DOCKERFILE = """FROM vllm/vllm-openai:v0.9.2
+ENV NAME=Qwen/Qwen3-8B
+CMD ["--model", "Qwen/Qwen3-8B", "--max-model-len", "4096"]
+"""
+BUILDS = """services:
+  llm:
+    image: registry/own:1
+    build: {context: ., dockerfile: Dockerfile.llm}
+    gpus: 2
+"""
+
+
+@pytest.mark.parametrize(("more", "context"), [("", 4096), ("    command: --model $$NAME --max-model-len 512\n", 512)])
+def test_a_service_built_by_a_dockerfile(tmp_path: Path, more: str, context: int) -> None:
+    (one,) = checked(tmp_path, {"Dockerfile.llm": DOCKERFILE, "compose.yml": BUILDS + more}, "compose.yml")
+    deployment = one.case.deployment
+    assert (deployment.version, deployment.model, one.case.granted) == ("0.9.2", "Qwen/Qwen3-8B", 2)
+    assert deployment.value("context_tokens") == context
+    assert {hit.line for hit in one.findings if hit.rule == "gpus-granted"} <= {2, 4, 5}

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from infopt.errors import InfoptError
-from infopt.gate.engines import call
+from infopt.gate.engines import call, engine_of_image
 from infopt.gate.environment import expanded
 from infopt.gate.found import Argument, Found, Hardware, Host
 from infopt.gate.nodes import Node, Text, at, documents, get, integer, items, mapping, text
 from infopt.gate.outside import Outside
 from infopt.gate.readers.accelerators import listed, memory_bytes
 from infopt.gate.readers.companions import companion, variables_in
+from infopt.gate.readers.dockerfile import Built, built
 from infopt.gate.readers.pods import items_of
 from infopt.gate.readers.scripts import pulled, seen, servers_in
 from infopt.gate.shell import ASSIGNMENT, split
@@ -86,6 +87,12 @@ def _service(
     environment = _environment(service, known, outside)
     arguments = tuple(_command(service, known))
     image = text(service.get("image"))
+    made_of = _built(service, known, outside)
+    if made_of is not None and made_of.base is not None and engine_of_image(image or "") is None:
+        entry, command = (text(service.get(key)) or items(service.get(key)) for key in ("entrypoint", "command"))
+        own = () if entry else (*made_of.entrypoint, *(() if command else made_of.command))
+        image, arguments = made_of.base, (*own, *arguments)
+        environment = {**made_of.environment, **environment}
     made = Found(
         name=str(name),
         form="docker-compose",
@@ -106,6 +113,19 @@ def _service(
         return
     model = pulled(arguments[-1].text, started.engine) if started is not None and arguments else None
     yield seen(replace(made, model=model))
+
+
+def _built(service: Mapping[str, Node], known: Mapping[str, str], outside: Mapping[str, Text]) -> Built | None:
+    """What the Dockerfile starts that a service is built by, where it lies in the tree."""
+    build = service.get("build")
+    folder = text(build) or text(get(build, "context"))
+    if build is None:
+        return None
+    file = text(get(build, "dockerfile"))
+    place = f"{filled(folder, known) if folder is not None else '.'}/{filled(file, known) if file else 'Dockerfile'}"
+    beside = companion(outside, place)
+    said = folder or file
+    return built(beside[1]).at_place(said.line, said.column) if beside is not None and said is not None else None
 
 
 def filled(value: Text, known: Mapping[str, str]) -> Text:

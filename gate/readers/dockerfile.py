@@ -2,9 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from infopt.frozen import dataclass
 from infopt.gate.engines import call
 from infopt.gate.environment import expanded
 from infopt.gate.found import Argument, Found
@@ -31,6 +33,37 @@ def _named(path: str, content: str) -> bool:
 
 def read(path: str, content: str) -> Iterator[Found]:
     """What a container of the image starts, where that is an engine."""
+    image = built(content)
+    name = Path(path).name if path != "-" else FORM
+    arguments = (*image.entrypoint, *image.command)
+    first = arguments[0].line if arguments else 1
+    found = Found(name, FORM, first, image=image.base, arguments=arguments, environment=image.environment)
+    own = call(found) if arguments else None
+    if own is not None:
+        yield replace(found, version=pinned(content, own.engine))
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What the last stage of a Dockerfile starts, on which image."""
+
+    base: Text | None
+    environment: Mapping[str, Text]
+    entrypoint: tuple[Argument, ...]
+    command: tuple[Argument, ...]
+
+    def at_place(self, line: int, column: int) -> "Built":
+        """The same where another file names the Dockerfile: findings are about that file."""
+        return Built(
+            at(self.base, line, column) if self.base is not None else None,
+            {name: at(value, line, column) for name, value in self.environment.items()},
+            tuple(replace(word, line=line, column=column) for word in self.entrypoint),
+            tuple(replace(word, line=line, column=column) for word in self.command),
+        )
+
+
+def built(content: str) -> Built:
+    """The image that a Dockerfile makes."""
     image: Text | None = None
     known: dict[str, Text] = {}
     started: dict[str, tuple[Argument, ...]] = {}
@@ -47,14 +80,7 @@ def read(path: str, content: str) -> Iterator[Found]:
             known |= _variables(rest, line)
         else:
             started[instruction] = tuple(_command(rest, Argument(rest, line, column, instruction)))
-    arguments = (*started.get("ENTRYPOINT", ()), *started.get("CMD", ()))
-    name = Path(path).name if path != "-" else FORM
-    first = arguments[0].line if arguments else 1
-    found = Found(name=name, form=FORM, line=first, image=image, arguments=arguments, environment=known)
-    own = call(found) if arguments else None
-    if own is not None:
-        version = pinned(content, own.engine)
-        yield Found(name, FORM, first, image=image, arguments=arguments, environment=known, version=version)
+    return Built(image, known, started.get("ENTRYPOINT", ()), started.get("CMD", ()))
 
 
 def _variables(rest: str, line: int) -> dict[str, Text]:
