@@ -68,6 +68,8 @@ MOST_COMMANDS = 20_000
 MOST_SCRIPT_CHARACTERS = 1_000_000
 MOST_PROGRAM_WORDS = 6
 MODEL = re.compile(r"--model([-_](path|id))?(=|$)")
+# Variables that only Ollama's server reads.
+OLLAMA = frozenset({"OLLAMA_MODELS", "OLLAMA_KEEP_ALIVE", "OLLAMA_NUM_PARALLEL", "OLLAMA_MAX_LOADED_MODELS"})
 CPU = re.compile(r"(?<![a-z])cpu(?![a-z])")
 PARALLEL = re.compile(r"--?(tp|pp|world[-_]size|(tp|pp)[-_]size|(tensor|pipeline)[-_]parallel[-_]size)\b")
 
@@ -176,6 +178,8 @@ def call(found: Found) -> Call | None:
 def _of_own_image(found: Found, variables: Mapping[str, str]) -> Call | None:
     """The call of an image that is called after an engine, where its arguments name a model and it has devices."""
     image = engine_of_own_image(found.image) if found.image is not None else None
+    if image is not None and not found.arguments and OLLAMA & set(found.environment) and image[0] == "ollama":
+        return Call(image[0], "", (), f"{found.image} is taken for {image[0]}, by its name and its variables")
     names = any(MODEL.match(argument.text) for argument in found.arguments)
     devices = found.hardware.count is not None or found.hardware.resource or CPU.search(found.image or "")
     if image is None or not names or not devices or not found.arguments[0].text.startswith("-"):

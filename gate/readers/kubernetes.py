@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from infopt.gate.engines import call
+from infopt.gate.engines import call, engine_of_image, engine_of_own_image
+from infopt.gate.environment import expanded
 from infopt.gate.found import Found
-from infopt.gate.nodes import Node, Text, get, integer, mapping, text
-from infopt.gate.readers.pods import Container, containers, handed_on
+from infopt.gate.nodes import Node, Text, at, get, integer, items, mapping, text
+from infopt.gate.readers.pods import Container, containers, handed_on, items_of, variables
+from infopt.gate.readers.scripts import pulled
 
 TEMPLATES = {
     "Deployment": "spec.template.spec",
@@ -40,7 +42,26 @@ def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
     role = str(text(labels.get(ROLE_LABEL)) or "")
     for container in containers(get(document, path), path, outside):
         made = found(container, name, kind, replicas=1 if replicas is None else replicas)
-        yield replace(made, role=role if role in ROLES else "")
+        yield _fetching(replace(made, role=role if role in ROLES else ""), mapping(get(document, path)))
+
+
+def _fetching(made: Found, pod: Mapping[str, Node]) -> Found:
+    """A server of Ollama with the model that a hook, a container before or one beside it pulls."""
+    engine = engine_of_image(made.image) or engine_of_own_image(made.image) if made.image is not None else None
+    if engine is None or engine[0] != "ollama":
+        return made
+    beside = [one for key in ("initContainers", "containers") for one in items_of(pod.get(key))]
+    for one in beside:
+        words = [
+            *(word for key in ("command", "args") for word in items(get(one, key))),
+            *items(get(one, "lifecycle.postStart.exec.command")),
+        ]
+        for said in (word for word in words if isinstance(word, Text)):
+            model = pulled(expanded(said, {**variables(mapping(one), {})[0], **made.environment}), "ollama")
+            if model is not None and "$" not in model:
+                place = at(str(model), said.line, said.column, said.style)
+                return replace(made, model=place, assumed=(*made.assumed, f"it serves {model}, which the pod pulls"))
+    return made
 
 
 def _group(document: Node, name: str, outside: Mapping[str, Text]) -> Iterator[Found]:
