@@ -166,7 +166,7 @@ def _fixed_terms(s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool
         Term("weights", weights, weights - spread, weights + spread, "bytes", formula, s.model.source, "exact"),
         *(beside if extra else []),
         activation_term(stage, s, last),
-        _difference("communication", used, single),
+        _difference("communication", used, single, s.accelerator.link is not None),
         _sum_spans("graphs", (graphs,), "captured CUDA graphs", inside=s.engine.graphs_in_budget),
         _sum_spans("engine", (single, context), "CUDA context and libraries", inside=False),
     ]
@@ -205,9 +205,14 @@ def _sum_spans(name: str, spans: Sequence[Span], formula: str, inside: bool) -> 
     )
 
 
-def _difference(name: str, used: Span, base: Span) -> Term:
-    """What collectives add to the non-torch memory of a single device."""
+def _difference(name: str, used: Span, base: Span, linked: bool) -> Term:
+    """What collectives add to the non-torch memory of a single device.
+
+    It was measured on devices with links. Without one it may be next to nothing: 0.25 GiB in all on two RTX 4090
+    (vllm-project/vllm issue 13061).
+    """
     value = max(0.0, used.value - base.value)
-    low, high = max(0.0, used.low - base.low), max(value, used.high - base.high)
+    low = max(0.0, used.low - base.low) if linked else 0.0
+    high = max(value, used.high - base.high)
     formula = "buffers of the collectives (NCCL, custom all-reduce)"
     return Term(name, value, min(low, value), high, "bytes", formula, used.source, used.kind)
