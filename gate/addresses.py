@@ -39,7 +39,9 @@ def model_name(text: str) -> str:
     if plain.startswith(_NAMED):
         return plain.partition("://")[2]
     match = _HUB.fullmatch(plain)
-    return match[1] if match else plain
+    if match is not None:
+        return match[1]
+    return plain if is_place(plain) else plain.rstrip("/")
 
 
 def is_place(name: str) -> bool:

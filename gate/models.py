@@ -91,7 +91,7 @@ def _candidates(text: str) -> Iterator[str]:
     car = MODELCAR.fullmatch(plain)
     if car is not None:
         name = car["name"] or car["tag"]
-        yield from (name, VERSION.sub(r"\1.\2", name))
+        yield from (name, VERSION.sub(r"\1.\2", name).replace("-quantized-w", "-quantized.w"))
         return
     parts = [part for part in SCHEMES.sub("", plain).split("/") if part]
     if len(parts) > 1:

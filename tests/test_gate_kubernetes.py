@@ -296,6 +296,13 @@ def test_cores_are_parts_of_chips(tmp_path: Path) -> None:
     assert (one.case.device, one.case.granted) == (None, 4)
 
 
+@pytest.mark.parametrize(("resource", "rules"), [("nvidia.com/gpu", ["shm-size"]), ("google.com/tpu", [])])
+def test_chips_that_share_no_memory_of_the_host(tmp_path: Path, resource: str, rules: list[str]) -> None:
+    words = "command: [vllm, serve, Qwen/Qwen3-8B, --tensor-parallel-size, '4']"
+    (one,) = checked(tmp_path, pod("v:1.2", words, f"{{limits: {{{resource}: 4}}}}"))
+    assert [finding.rule for finding in one.findings if finding.rule == "shm-size"] == rules
+
+
 SERVING = """
 apiVersion: workload.serving.volcano.sh/v1alpha1
 kind: ModelServing
@@ -359,6 +366,7 @@ def test_a_speculator_is_an_option(tmp_path: Path, said: str, draft: dict[str, o
     [
         ("oci://registry.example/ai/modelcar-llama-3-1-8b-instruct:1.5", "meta-llama/Llama-3.1-8B"),
         ("oci://registry.example/ai/modelcar-catalog:qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("oci://registry.example/ai/modelcar-granite-3-1-8b-instruct-quantized-w4a16:1", "ibm-granite/granite-3.1-8b"),
         ("oci://registry.example/ai/other-llama-3-1-8b-instruct:1.5", None),
         ("oci://registry.example/ai/modelcar-nothing-of-the-kind:2", None),
     ],

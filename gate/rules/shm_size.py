@@ -7,6 +7,8 @@ from infopt.gate.finding import Hit, Rule
 from infopt.gate.readers.kubernetes import GROUPED, TEMPLATES
 
 MIB = 2**20
+# Chips whose ranks are one program's, or talk by libraries of their own.
+ELSEWHERE = ("aws.amazon.com/neuron", "google.com/tpu")
 DEFAULT_MIB = 64
 
 
@@ -15,6 +17,8 @@ def check(case: Case) -> Iterator[Hit]:
     host, pods = case.deployment.found.host, max(1, case.deployment.found.hardware.pods)
     ranks = case.placed.tp * case.placed.pp // pods
     if not _whole(case) or host.shares_ipc or ranks < 2 or case.deployment.engine in ("llama.cpp", "ollama"):
+        return
+    if case.deployment.found.hardware.resource.startswith(ELSEWHERE):
         return
     have = DEFAULT_MIB * MIB if host.shm_bytes is None else host.shm_bytes
     least = case.parameter("shm-size", "least_mib")
