@@ -298,3 +298,35 @@ def test_releases_hold_values(tmp_path: Path) -> None:
         assert "8192" in release.splitlines()[said.line - 1]
     other = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: r}\nspec: {chart: {}}\n"
     assert read(tmp_path, other) == []
+
+
+def test_charts_of_ones_own_list_models_that_share_an_image(tmp_path: Path) -> None:
+    shared = "image: {repository: vllm/vllm-openai, tag: v0.10.0}\ngpuMemoryUtilization: 0.8\n"
+    listed = "models: [{name: a, model: Qwen/Qwen3-8B}, {name: b, model: Qwen/Qwen3-4B, maxModelLen: 4096}]\n"
+    named = "models: {a: {model: Qwen/Qwen3-8B}, b: {model: Qwen/Qwen3-4B, maxModelLen: 4096}, c: {enabled: false}}\n"
+    for values in (listed, named):
+        first, second = read(tmp_path, shared + values)
+        assert (first.found.name, first.model, settings(first)["utilization"]) == ("a", "Qwen/Qwen3-8B", 0.8)
+        assert (second.found.name, second.model, settings(second)["context_tokens"]) == ("b", "Qwen/Qwen3-4B", 4096)
+
+
+def test_charts_of_ones_own_hold_the_image_in_many_places(tmp_path: Path) -> None:
+    held = one(
+        tmp_path,
+        """\
+        model: Qwen/Qwen3-8B
+        deployment:
+          image: {repository: ghcr.io/ggerganov/llama.cpp, tag: server-cuda-b4000}
+          resources: {limits: {nvidia.com/gpu: 1}}
+        """,
+    )
+    assert (held.engine, held.version, held.model, held.found.hardware.count) == (
+        "llama.cpp",
+        "b4000",
+        "Qwen/Qwen3-8B",
+        1,
+    )
+    named = one(tmp_path, "imageName: vllm/vllm-openai\nimageVersion: v0.9.1\nmodel: {name: '', path: Qwen/Qwen3-8B}\n")
+    assert (named.version, named.model) == ("0.9.1", "Qwen/Qwen3-8B")
+    placed = one(tmp_path, "image: vllm/vllm-openai:v0.9.1\nmodel: {path: /models/x, name: Qwen/Qwen3-8B}\n")
+    assert placed.model == "Qwen/Qwen3-8B"

@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from infopt.gate.addresses import is_place, model_name
 from infopt.gate.arguments import settings_of
 from infopt.gate.config_files import arguments_of
-from infopt.gate.engines import engine_of_image, engine_of_own_image
+from infopt.gate.engines import engine_of_image, engine_of_own_image, split_image
 from infopt.gate.found import Argument, Found, Hardware, argument_of, switch_of
 from infopt.gate.nodes import Node, Text, at, boolean, get, integer, items, mapping, text
 from infopt.gate.placing import TAKES_ALL
-from infopt.gate.readers.helm import Values, charts, rendered_all
+from infopt.gate.readers.helm import charts, rendered_all
 from infopt.gate.readers.kubernetes import found
-from infopt.gate.readers.pods import Container, containers, line_of
+from infopt.gate.readers.pods import Container, containers, items_of, line_of
 from infopt.gate.shell import split
 
 # Sections of values that say something of the one server; "" is the whole.
@@ -26,9 +27,12 @@ SECTIONS = (
     *("serving", "inference", "worker", "apiServer", "gpu", "accelerator", "resources"),
 )
 # Keys by what is left of them without case, hyphen and underscore.
-MODEL_KEYS = re.compile(r"(hf|huggingface|llm)?model(name|id|repo)?")
+MODEL_KEYS = re.compile(r"(hf|huggingface|llm)?model(name|id|repo|reference)?")
 # Names of the model inside a section that is called `model`.
-OF_MODEL = re.compile(r"name|id|repo(sitory|id)?|huggingfaceid")
+OF_MODEL = re.compile(r"name|id|repo(sitory|id)?|(hf|huggingface)id|path")
+# Sections that may hold the image beside a model that stands above them; lists of models that share an image.
+HOLDERS = ("deployment", "vllm", "sglang", "llm", "engine", "server", "serving", "inference")
+LISTS = ("models", "instances", "deployments")
 ARGUMENT_KEYS = re.compile(r"(extra|additional|server|engine|launch|command|cmd|vllm|sglang)*args")
 # Values laid over others leave the image out; arguments may be called after the engine that takes them.
 NAMED_KEYS = re.compile(r"(vllm|sglang)(engine|extra|server)*args")
@@ -55,20 +59,52 @@ def recognises(document: Node) -> bool:
 
 
 def read(document: Node, outside: Mapping[str, Text]) -> Iterator[Found]:
-    """The one server of every chart."""
+    """The server of every chart, or each of those it lists."""
     for chart in charts(document, _reads):
-        yield _found(chart, outside)
+        values = mapping(rendered_all(dict(chart.values), chart.values))
+        for name, one in _servers(values):
+            yield _found(one, name or chart.chart, chart.path, outside)
 
 
 def _reads(values: Mapping[str, Node]) -> bool:
+    return any(True for _ in _servers(values))
+
+
+def _servers(values: Mapping[str, Node]) -> Iterator[tuple[str, Mapping[str, Node]]]:
+    """(name, values) of each server: those listed, each laid over what they share, else the one of the whole."""
+    listed: list[tuple[str, Node]] = []
+    for key in LISTS:
+        listed += [(str(name), one) for name, one in mapping(values.get(key)).items()]
+        listed += [
+            (str(text(get(one, "name")) or position), one) for position, one in enumerate(items_of(values.get(key)))
+        ]
+    shared = {key: value for key, value in values.items() if key not in LISTS}
+    laid = [(name, {**shared, **one}) for name, one in listed if isinstance(one, dict)]
+    laid = [(name, one) for name, one in laid if boolean(one.get("enabled")) is not False and _serves(one)]
+    yield from laid
+    if not laid and _serves(_brought_up(values)):
+        yield "", _brought_up(values)
+
+
+def _brought_up(values: Mapping[str, Node]) -> Mapping[str, Node]:
+    """Values with those of the section that holds the image, where the model stands above it."""
+    holders = (mapping(values.get(name)) for name in HOLDERS) if _image(values) is None else iter(())
+    held = next((one for one in holders if _image(one) is not None and not _names_model(one)), None)
+    return {**held, **values} if held is not None else values
+
+
+def _names_model(values: Mapping[str, Node]) -> bool:
+    return any(_is_model(section, key) for section, key, _ in _keys(values))
+
+
+def _serves(values: Mapping[str, Node]) -> bool:
     engine, own = _engine(values)
     if not engine:
         return False
-    said = any(_is_model(section, key) for section, key, _ in _keys(values))
     words = any(True for _ in _words(values, engine))
     devices = _hardware(values, Hardware()).count is not None or isinstance(get(values, "resources.limits"), dict)
     # An image that is only called after an engine must have a model or arguments.
-    return said or (words and _image(values) is not None) or (devices and not own)
+    return _names_model(values) or (words and _image(values) is not None) or (devices and not own)
 
 
 def _engine(values: Mapping[str, Node]) -> tuple[str, bool]:
@@ -82,9 +118,11 @@ def _engine(values: Mapping[str, Node]) -> tuple[str, bool]:
 
 
 def _image(values: Mapping[str, Node]) -> Text | None:
-    image = values.get("image")
+    image = values.get("image") or values.get("imageName")
     if isinstance(image, Text):
-        return image if image.strip() else None
+        tag = text(values.get("imageTag")) or text(values.get("imageVersion"))
+        name = f"{split_image(image)[0]}:{tag}" if tag else str(image)
+        return at(name, image.line, image.column) if image.strip() else None
     repository, tag = text(get(image, "repository")), text(get(image, "tag"))
     if not repository:
         return None
@@ -119,16 +157,15 @@ def _is_model(section: str, key: Text) -> bool:
     return (OF_MODEL if section == "model" else MODEL_KEYS).fullmatch(_plain(key)) is not None
 
 
-def _found(chart: Values, outside: Mapping[str, Text]) -> Found:
-    values = mapping(rendered_all(dict(chart.values), chart.values))
+def _found(values: Mapping[str, Node], name: str, path: str, outside: Mapping[str, Text]) -> Found:
     engine, own = _engine(values)
     image = _image(values)
-    one = _container(values, image, chart.path, outside)
-    options = tuple(_options(values, engine, chart.path))
+    one = _container(values, image, path, outside)
+    options = tuple(_options(values, engine, path))
     words = tuple(_words(values, engine))
     hardware = _hardware(values, one.hardware)
     replicas = integer(values.get("replicaCount")) if "replicaCount" in values else integer(values.get("replicas"))
-    named = text(get(values, "fullnameOverride")) or chart.chart or engine
+    named = name or text(get(values, "fullnameOverride")) or engine
     made = found(one, str(named), "chart values", replicas=1 if replicas is None else replicas)
     sized = any(SIZED.match(argument.text) for argument in (*options, *words))
     many = (hardware.count or 1) > 1 and engine not in TAKES_ALL and not sized
@@ -159,7 +196,8 @@ def _container(values: Mapping[str, Node], image: Text | None, path: str, outsid
 
 def _model(values: Mapping[str, Node]) -> Text | None:
     said = (value for section, key, value in _keys(values) if _is_model(section, key))
-    return next((value for value in said if isinstance(value, Text) and value.strip()), None)
+    names = [value for value in said if isinstance(value, Text) and value.strip()]
+    return next((name for name in names if not is_place(model_name(name))), next(iter(names), None))
 
 
 def _options(values: Mapping[str, Node], engine: str, path: str) -> Iterator[Argument]:
