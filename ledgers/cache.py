@@ -79,14 +79,19 @@ def cache_sizes(layers: Iterable[LayerRun], kv: KvFormat, state_dtype: str, tp: 
     """Sum of the caches of `layers` (runs count their length) on one of `tp` ranks."""
     full = state = 0.0
     windows: dict[int, float] = {}
+    # Runs share their mixers: what alternates in dozens of runs is computed once a kind.
+    known: dict[int, tuple[float, float]] = {}
     for run in layers:
         mixer = run.mixer
-        per_token = run.layers * layer_bytes_per_token(mixer, kv, tp)
+        if id(mixer) not in known:
+            known[id(mixer)] = layer_bytes_per_token(mixer, kv, tp), layer_state_bytes(mixer, state_dtype, tp)
+        token_bytes, state_bytes = known[id(mixer)]
+        per_token = run.layers * token_bytes
         if mixer.kind in ("window", "chunked") and mixer.window_tokens:
             windows[mixer.window_tokens] = windows.get(mixer.window_tokens, 0.0) + per_token
         else:
             full += per_token
-        state += run.layers * layer_state_bytes(mixer, state_dtype, tp)
+        state += run.layers * state_bytes
     return CacheSizes(full, tuple(sorted(windows.items())), state)
 
 

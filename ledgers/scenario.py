@@ -131,6 +131,8 @@ def stages(model: ModelProfile, pp: int) -> list[list[LayerRun]]:
     L // pp layers a stage; the remainder goes one each to the stages before the last, from the back,
     so that the last stage, which also holds the head, is never the longest (vLLM distributed/utils.py).
     """
+    if pp == 1:
+        return [list(model.runs)]
     sizes = [model.layers // pp] * pp
     for i in range(2, model.layers % pp + 2):
         sizes[-i if i <= pp else -1] += 1
@@ -145,7 +147,7 @@ def stages(model: ModelProfile, pp: int) -> list[list[LayerRun]]:
                 run = next(remaining)
                 left = run.layers
             taken = min(size, left)
-            stage.append(replace(run, layers=taken))
+            stage.append(run if taken == run.layers else replace(run, layers=taken))
             size, left = size - taken, left - taken
         cut.append(stage)
     return cut

@@ -147,7 +147,9 @@ def prompt_parts_s(shape: StepShape, prompt_tokens: Any, cached_tokens: Any) -> 
     linear = shape.linear_flop_per_token * prompt_tokens
     head = 2.0 * (shape.model.head_params or shape.model.embed_params)
     whole = prefill_flop(shape.model, prompt_tokens + cached_tokens) - head
-    before = prefill_flop(shape.model, cached_tokens) - head
+    # Most prompts have nothing cached before them; then all of it is left out, down to the last bit.
+    nothing = isinstance(cached_tokens, int | float) and cached_tokens == 0
+    before = 0.0 if nothing else prefill_flop(shape.model, cached_tokens) - head
     attention = whole - before - linear
     return linear / shape.flop_per_s / shape.devices, attention / shape.flop16_per_s / shape.devices
 

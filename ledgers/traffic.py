@@ -77,9 +77,14 @@ def traffic(s: Scenario) -> tuple[StageTraffic, ...]:
 def _stage(stage: Sequence[LayerRun], s: Scenario, index: int) -> StageTraffic:
     fixed = _ends_read_bytes(s, index)
     blocks: dict[tuple[float, int, int], int] = {}
+    # Layers that alternate in dozens of runs share their parts: what a layer reads is computed once a kind.
+    read: dict[tuple[int, int, int], float] = {}
     for run in stage:
-        fixed += run.layers * (layer_rank_bytes(run, s) - _held_expert_bytes(run, s))
         ff = run.feed_forward
+        kind = (id(run.mixer), id(ff), run.norm_params)
+        if kind not in read:
+            read[kind] = layer_rank_bytes(run, s) - _held_expert_bytes(run, s)
+        fixed += run.layers * read[kind]
         if ff.experts:
             key = (_expert_bytes(run, s) / s.expert_shards, ff.experts, ff.experts_per_token)
             blocks[key] = blocks.get(key, 0) + run.layers

@@ -16,7 +16,9 @@ from infopt.boundaries.registry import judge, technique, techniques
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Judgement
 from infopt.hardware.names import resolve_hardware
-from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.cache import cache_sizes
+from infopt.ledgers.compute import prefill_flop
+from infopt.ledgers.scenario import Scenario, stages
 from infopt.profiles.resolve import resolve_model
 from infopt.studies.boundary import with_techniques
 from infopt.studies.scenarios import Request, build
@@ -130,3 +132,20 @@ def test_points_are_asked_for_where_constants_take_them(name: str, hw: str, sett
     found = answer(name, Situation(scenario("8b", hw), load))
     assert (found.verdict, found.settle) == ("measure", settle)
     assert settle != MEASURE_STEPS
+
+
+# --- what is computed once --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["gpt-oss-120b", "jamba", "70b"])
+def test_shortcuts_give_what_every_layer_alone_gives(model: str) -> None:
+    """Layers of a kind are counted once, one stage is not cut, a prompt with nothing cached is not counted twice."""
+    s = scenario(model, "h100:8")
+    sizes = cache_sizes(s.model.runs, s.kv, s.model.compute_dtype, s.tp)
+    apart = [cache_sizes([run], s.kv, s.model.compute_dtype, s.tp) for run in s.model.runs]
+    assert sizes.full_bytes_per_token == sum(one.full_bytes_per_token for one in apart)
+    assert sizes.state_bytes == sum(one.state_bytes for one in apart)
+    assert stages(s.model, 1) == [list(s.model.runs)]
+    assert sum(run.layers for stage in stages(s.model, 4) for run in stage) == s.model.layers
+    head = 2.0 * (s.model.head_params or s.model.embed_params)
+    assert prefill_flop(s.model, 0) == head
