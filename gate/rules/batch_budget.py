@@ -56,13 +56,13 @@ def _trtllm(case: Case) -> Iterator[Hit]:
     context, budget = case.value("context_tokens"), case.value("max_num_batched_tokens", TRTLLM_TOKENS)
     if not isinstance(context, int) or not isinstance(budget, int) or not 0 < budget < context:
         return
-    if not case.value("chunked_prefill"):
+    if not case.value("chunked_prefill") and case.deployment.found.role != "decode":
         yield Hit(
             f"prompts above {budget:,} tokens are refused: a pass takes no more, and prompts are not cut into chunks",
             at=case.deployment.said_at("max_num_batched_tokens") or case.deployment.said_at("context_tokens"),
             detail=f"the length limit is {context:,} tokens",
             remedy=f"enable_chunked_prefill, or --max_num_tokens {context}",
-            severity="warning",
+            severity="warning" if 2 * budget <= context else "note",
             confidence="likely",
         )
 

@@ -16,10 +16,13 @@ def check(case: Case) -> Iterator[Hit]:
     if "mig" not in f"{device.id} {device.name}".lower() or ranks == 1:
         return
     names = ("tp", "pp")
+    known = case.deployment.version is not None
     yield Hit(
         f"{ranks} ranks over slices of one device: a process sees one MIG slice only, however many it is given",
         at=next((said for name in names if (said := case.deployment.said_at(name)) is not None), None),
         remedy="one slice that holds the model, or whole devices",
+        severity="error" if known else "warning",
+        confidence="certain" if known else "likely",
     )
 
 
@@ -31,5 +34,5 @@ RULE = Rule(
     remedy="One slice that holds the model, or whole devices.",
     check=check,
     source="NVIDIA MIG user guide, CUDA_VISIBLE_DEVICES (a single instance is enumerated); vllm-project/vllm issues "
-    "7211, 6551; pytorch/pytorch issue 130181",
+    "7211, 6551; pytorch/pytorch issue 130181; NVIDIA/nccl issue 1716 (May 2025: no MIG)",
 )
