@@ -19,7 +19,8 @@ _FILE = Path(__file__).resolve().parent / "data" / "kv_kernels.yaml"
 class Row(Record):
     """Where something holds: engines, versions from `since` on and before `until`, compute capabilities.
 
-    worst_ratio  lowest throughput measured with the format over that without; None where none was
+    worst_ratio, best_ratio  lowest and highest throughput measured with the format over that without, None where none
+                             was
     """
 
     engines: list[str]
@@ -32,8 +33,14 @@ class Row(Record):
     processor: bool = False
     refused: bool = False
     worst_ratio: float | None = None
+    best_ratio: float | None = None
     text: str = ""
     source: str
+
+    @property
+    def loses(self) -> bool:
+        """Whether the format was slower wherever it was measured."""
+        return self.best_ratio is not None and self.best_ratio < 1
 
     def holds(self, s: Scenario) -> bool:
         """Whether engine, version and device are those of the row."""

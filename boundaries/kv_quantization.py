@@ -21,6 +21,8 @@ from infopt.ledgers.scenario import Scenario
 from infopt.profiles.engine_flags import engine_flags
 from infopt.profiles.formats import format_name, load_kv_format
 
+MEASURE_KERNELS = "TPOT and throughput with the smaller cache and without it, at this batch and context"
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -42,9 +44,15 @@ def judge(situation: Situation) -> Judgement:
     if after is None:
         return Judgement(found.verdict, None, found.reason, rule=_rule(share, before, None, None))
     figures = (*_figures(before, after), *_other_figures(before, after), *_crossings(before))
-    settle = measured_by([before.scenario, after.scenario]) if found.verdict == "measure" else ""
+    open_by_steps = measured_by([before.scenario, after.scenario])
+    settle = "" if found.verdict != "measure" else MEASURE_KERNELS if _in_doubt(found) else open_by_steps
     rule = _rule(share, before, found.verdict, found.gain)
     return Judgement(found.verdict, _shown_gain(found), found.reason, figures, tuple(_costs(found)), rule, settle)
+
+
+def _in_doubt(found: Decision) -> bool:
+    """Whether kernels, not steps, are what is not known."""
+    return found.slow is not None or not read_of(found.before.scenario)
 
 
 def decide(situation: Situation) -> Decision:
@@ -102,6 +110,8 @@ def _by_time(before: Situation, after: Situation, gain: Gain, slow: Row | None) 
     by_time = by_gain(gain, before.basis_with(after))
     stored = f"the KV cache is {share:.1%} of memory" if share < limit else f"the KV cache is {share:.0%} of memory"
     step = f"TPOT gains {gain.value:.2f}x"
+    if slow is not None and slow.loses:
+        return "skip", f"{stored}, but {slow.text}"
     if share < limit and by_time != "use":
         return "limited", f"{stored}, below {limit:.0%}; {step} with {after.scenario.kv_format}"
     crowded = 2 * before.scenario.batch_per_replica > fit
@@ -115,10 +125,10 @@ def _by_time(before: Situation, after: Situation, gain: Gain, slow: Row | None) 
 
 
 def _shown_gain(found: Decision) -> Gain | None:
-    """Of time where the batch fits, of sequences where it does not."""
+    """Of time where the batch fits, unless a loss was measured; of sequences where it does not."""
     before, after = found.before, found.after
     if before.fits or after is None:
-        return found.gain
+        return None if found.slow is not None and found.slow.loses else found.gain
     fit = before.memory.max_sequences
     ratio = after.memory.max_sequences / fit if fit else None
     return None if ratio is None else Gain(ratio, ratio, ratio, "sequences")
@@ -206,7 +216,7 @@ def _rule(share: float, before: Situation, verdict: Verdict | None, gain: Gain |
         why += "this batch does not fit" if not before.fits else "every decode step reads the cache"
     elif verdict == "limited" and says == "use":
         why = f"TPOT gains {gain.value:.2f}x only and this batch does not need the room" if gain else ""
-    elif verdict == "measure":
+    elif verdict in ("measure", "skip"):
         why = "the rule says nothing of kernels that may be slower on this device"
     return Rule(1, "a KV cache below about 10% of memory leaves little to gain", says, why)
 
