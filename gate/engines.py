@@ -58,6 +58,11 @@ LAUNCHERS = frozenset(
         "accelerate",
     }
 )
+# Of those, the ones that start the very next word: `sudo systemctl restart llama-server` starts no server.
+PLAIN_LAUNCHERS = frozenset(
+    {"exec", "nohup", "sudo", "numactl", "tini", "dumb-init", "--", "env", "stdbuf", "nice", "ionice", "taskset",
+     "setsid", "timeout"}
+)  # fmt: skip
 # A launcher's own options are fewer.
 MOST_LAUNCHER_WORDS = 40
 # A script of a script of a script is nobody's deployment.
@@ -338,8 +343,7 @@ def _place(script: Argument, offset: int, places: Sequence[int]) -> tuple[int, i
 def _matched(words: list[Argument]) -> Call | None:
     """The call of words that start with an engine's program, launchers and their options before it left out."""
     line = [_bare(word.text) for word in words]
-    starts = range(min(len(line), MOST_LAUNCHER_WORDS)) if line and line[0] in LAUNCHERS else range(1)
-    for start in starts:
+    for start in _starts(line):
         found = _program(line[start : start + MOST_PROGRAM_WORDS])
         if found is not None:
             engine, taken = found
@@ -368,9 +372,24 @@ def _program(line: Sequence[str]) -> tuple[str, int] | None:
     return None
 
 
+def _starts(line: Sequence[str]) -> Iterator[int]:
+    """Where a program may start: first, and behind launchers, their options and the values of those."""
+    if line:
+        yield 0
+    wide = False
+    for position, word in enumerate(line[:MOST_LAUNCHER_WORDS]):
+        wide = wide or word in LAUNCHERS - PLAIN_LAUNCHERS or (position == 0 and word.endswith(".sh"))
+        optional = word.startswith("-") or (position > 0 and line[position - 1].startswith("-"))
+        if not (wide or optional or word in LAUNCHERS or "=" in word or word[:1].isdigit()):
+            return
+        if position == 0 and optional and word != "--":
+            return
+        yield position + 1
+
+
 def _bare(word: str) -> str:
-    """A program without the folder it lies in."""
-    return word.rpartition("/")[2] if word.startswith(("/", "./")) else word
+    """A program without the folder it lies in, and without the ending of another system."""
+    return word.rpartition("/")[2].removesuffix(".exe") if word.startswith(("/", "./", "../", "~", "$")) else word
 
 
 def _in_place(argument: Argument, variables: Mapping[str, str]) -> Argument:

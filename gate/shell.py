@@ -153,7 +153,7 @@ def _tokens(script: str) -> Iterator[_Token]:
         elif char == "#":
             position = _line_end(script, position)
         elif match := HEREDOC.match(script, position):
-            pending.append(match[2])
+            pending.append(f"{match[1]}{match[2]}")
             position = match.end()
         elif match := REDIRECTION.match(script, position):
             word, position = _target(script, match.end())
@@ -184,14 +184,16 @@ def _line_end(script: str, position: int) -> int:
 def _heredocs(script: str, position: int, names: list[str]) -> tuple[str, int]:
     """The bodies of here-documents, one after the other, and where they end."""
     lines: list[str] = []
-    for name in names:
+    for marked in names:
+        name = marked.strip("'\"")
         while position < len(script):
             end = _line_end(script, position)
             line = script[position:end]
             position = end + 1
             if line.strip() == name:
                 break
-            lines.append(line)
+            # Without quotes around its name a backslash stands for itself only when it is doubled.
+            lines.append(line if name != marked else line.replace("\\\\", "\\"))
     return "\n".join(lines), min(position, len(script))
 
 

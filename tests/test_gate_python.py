@@ -162,3 +162,40 @@ def serve():
     one = only(tmp_path, "app.py", program)
     assert one.case.device is not None
     assert (one.case.granted, one.case.device.accelerator.id) == (1, "l40s")
+
+
+ALLOWED = """import os, subprocess, modal
+image = modal.Image.debian_slim().pip_install("vllm==0.9.2")%s
+
+@app.function(gpu="H100:2", image=image)
+def serve():
+%s
+    name = os.environ.get("NAME", " Qwen/Qwen3-8B ").strip()
+    subprocess.Popen(["vllm", "serve", name, "--max-model-len", "90000"]%s)
+"""
+LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+@pytest.mark.parametrize(
+    ("image", "line", "call"),
+    [
+        (f'.env({{"{LONG}": "1"}})', "    pass", ""),
+        ("", f'    os.environ["{LONG}"] = "1"', ""),
+        ("", f'    os.environ.setdefault("{LONG}", "1")', ""),
+        ("", "    pass", f', env={{**os.environ, "{LONG}": "1"}}'),
+    ],
+)
+def test_variables_of_a_program(tmp_path: Path, image: str, line: str, call: str) -> None:
+    one = only(tmp_path, "app.py", ALLOWED % (image, line, call))
+    assert one.case.deployment.model == "Qwen/Qwen3-8B"
+    bare = only(tmp_path, "bare.py", ALLOWED % ("", "    pass", ""))
+    found = [[hit.severity for hit in each.findings if hit.rule == "context-above-model"] for each in (one, bare)]
+    assert found == [["warning"], ["error"]]
+
+
+@pytest.mark.parametrize("call", ['f"docker run --gpus 2 -p {PORT}:8000 {IMAGE} --model Qwen/Qwen3-8B"',
+                                  '["docker", "run", "--gpus", "2", IMAGE, "--model", "Qwen/Qwen3-8B"]'])  # fmt: skip
+def test_a_container_that_a_program_starts(tmp_path: Path, call: str) -> None:
+    program = 'import subprocess\nPORT, IMAGE = 1, "vllm/vllm-openai:v0.9.2"\nIMAGE = "vllm/vllm-openai:v0.9.2"\n'
+    one = only(tmp_path, "app.py", f"{program}subprocess.run({call})\n")
+    assert (one.case.deployment.version, one.case.granted) == ("0.9.2", 2)

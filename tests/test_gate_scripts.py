@@ -269,3 +269,34 @@ def test_a_service_built_by_a_dockerfile(tmp_path: Path, more: str, context: int
     assert (deployment.version, deployment.model, one.case.granted) == ("0.9.2", "Qwen/Qwen3-8B", 2)
     assert deployment.value("context_tokens") == context
     assert {hit.line for hit in one.findings if hit.rule == "gpus-granted"} <= {2, 4, 5}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo systemctl enable --now llama-server",
+        "sudo cp build/bin/llama-server /usr/local/bin/",
+        "sudo setcap 'cap_net_bind_service=+ep' /usr/local/bin/llama-server",
+        "docker exec llama-server nvidia-smi",
+        "timeout 5 pgrep -f vllm serve",
+        "ssh host systemctl restart llama-server",
+    ],
+)
+def test_no_server_is_started(tmp_path: Path, line: str) -> None:
+    assert checked(tmp_path, {"run.sh": line}, "run.sh") == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["sudo -u me -E", "env A=1 ~/tools/env.sh", "timeout 600 nohup", "taskset -c 0-3 apptainer exec --nv a.sif"],
+)
+@pytest.mark.parametrize("program", ["vllm serve", "$HOME/bin/vllm serve", "../bin/vllm.exe serve"])
+def test_launchers(tmp_path: Path, before: str, program: str) -> None:
+    assert only(tmp_path, "run.sh", f"{before} {program} Qwen/Qwen3-8B").case.deployment.model == "Qwen/Qwen3-8B"
+
+
+def test_doubled_backslashes_of_a_written_unit(tmp_path: Path) -> None:
+    script = (
+        "cat > a.service <<EOF\n[Service]\nExecStart=/bin/llama-server \\\\\n  -m /x/Qwen3-8B-Q8_0.gguf -c 4096\nEOF\n"
+    )
+    assert only(tmp_path, "run.sh", script).case.deployment.value("whole_context_tokens") == 4096

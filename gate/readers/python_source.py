@@ -9,7 +9,7 @@ version, image  pip_install("vllm==0.19.0"), from_registry("vllm/vllm-openai:v0.
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from infopt.gate.engines import engine_of_image, started
 from infopt.gate.found import Argument, Found, Hardware
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.accelerators import asked_of
+from infopt.gate.readers.python_environment import environment_of
 from infopt.gate.readers.python_values import (
     UNKNOWN,
     Scope,
@@ -29,7 +30,8 @@ from infopt.gate.readers.python_values import (
     shown,
     value,
 )
-from infopt.gate.readers.scripts import MENTIONS, pinned
+from infopt.gate.readers.scripts import MENTIONS, container, pinned
+from infopt.gate.shell import split
 
 FORM = "Python"
 MOST_NODES = 200_000
@@ -46,7 +48,8 @@ CLASSES = {
     "ServerArgs": "sglang",
 }
 _STARTS = re.compile(r"\bvllm serve\b|\bvllm\.entrypoints\b|\bsglang\.launch_server\b|\bsglang serve\b|\bllama-server\b"
-                     r"|\btrtllm-serve\b|\btext-generation-launcher\b|\bollama serve\b")  # fmt: skip
+                     r"|\btrtllm-serve\b|\btext-generation-launcher\b|\bollama serve\b"
+                     r"|\b(?:docker|podman) run\b")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def read(path: str, content: str) -> Iterator[Found]:
     if tree is None:
         return
     module = Scope(_names(tree.body, {}))
-    image = _image(tree, module)
+    image, around = _image(tree, module), environment_of(tree, module)
     seen: list[tuple[object, ...]] = []
     for place, node in _places(tree, module, Path(path).name if path != "-" else FORM):
         for found in _servers(node, place):
@@ -80,7 +83,9 @@ def read(path: str, content: str) -> Iterator[Found]:
             if key not in seen:
                 seen.append(key)
                 version = pinned(content, found.engine)
-                yield replace(found, version=version, image=found.image or _fitting(image, found.engine))
+                environment = found.environment if found.image is not None else {**around, **found.environment}
+                whole = replace(found, version=version, environment=environment)
+                yield replace(whole, image=found.image or _fitting(image, found.engine))
 
 
 def _tree(content: str) -> ast.Module | None:
@@ -281,9 +286,15 @@ def _of_words(node: ast.AST | None, place: Place, at_node: ast.AST) -> Found | N
     arguments = tuple(_argument(word, shown(word, place.names), at_node) for word in words)
     own = started(arguments, {}) if len(arguments) > 1 else None
     if own is None:
-        return None
+        return _container(arguments, place)
     line = getattr(at_node, "lineno", 1)
     return Found(place.name, FORM, line, arguments=own.arguments, engine=own.engine, hardware=place.hardware)
+
+
+def _container(words: Sequence[Argument], place: Place) -> Found | None:
+    """A container that a program starts by a command line."""
+    found = container(words, place.name, FORM) if words else None
+    return replace(found, hardware=place.hardware) if found and place.hardware != Hardware() else found
 
 
 def _of_text(node: ast.Constant | ast.JoinedStr, place: Place) -> Found | None:
@@ -291,9 +302,10 @@ def _of_text(node: ast.Constant | ast.JoinedStr, place: Place) -> Found | None:
     whole = value(node, place.names)
     if not isinstance(whole, str) or " " not in whole or not _STARTS.search(whole):
         return None
-    own = started((_argument(node, whole, node),), {})
+    text = _argument(node, whole, node)
+    own = started((text,), {})
     if own is None:
-        return None
+        return _container([replace(text, text=word.text) for word in split(whole)], place)
     return Found(place.name, FORM, node.lineno, arguments=own.arguments, engine=own.engine, hardware=place.hardware)
 
 

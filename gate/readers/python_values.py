@@ -124,6 +124,9 @@ def _call(node: ast.Call, names: Scope, depth: int) -> Any:
         return UNKNOWN if whole is UNKNOWN else json.dumps(whole)
     if called in ("os.environ.get", "os.getenv", "environ.get", "getenv") and len(node.args) == 2:
         return value(node.args[1], names, depth - 1)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "strip" and not node.args:
+        inner = value(node.func.value, names, depth - 1)
+        return inner.strip() if isinstance(inner, str) else UNKNOWN
     if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) == 1:
         words = elements(node.args[0], names, depth - 1)
         separator = value(node.func.value, names, depth - 1)

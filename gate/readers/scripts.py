@@ -1,7 +1,7 @@
 """Servers that a shell text starts: engines by their programs, containers by `docker run`; read, never run."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -77,7 +77,7 @@ def _handed_on(line: Line, path: str) -> Iterator[Argument]:
     for position, word in enumerate(line.words[1:], start=1):
         if " " in word.text.strip() and MENTIONS.search(word.text):
             yield word
-        elif started(line.words[position : position + MOST_PROGRAM_WORDS], {}) is not None:
+        elif _starts_here(line.words[position : position + MOST_PROGRAM_WORDS]):
             rest = " ".join(quoted(following.text) for following in line.words[position:])
             yield Argument(rest, word.line, word.column, word.path)
             return
@@ -92,13 +92,27 @@ def _file_of(line: Line) -> str:
     return expanded(line.command.target, line.known) or teed
 
 
+def _starts_here(words: Sequence[Argument]) -> bool:
+    """Whether words are a program with its options: `docker exec llama-server ps` names a container."""
+    own = started(words, {})
+    return own is not None and (" " in own.program or any(word.text.startswith("-") for word in own.arguments[:1]))
+
+
+def container(words: Sequence[Argument], name: str, form: str) -> Found | None:
+    """The container that a command line starts, where an engine serves in it."""
+    run = docker_run(words)
+    if run is None:
+        return None
+    made = Found(name, form, words[0].line, image=run.image, arguments=run.arguments, environment=run.environment,
+                 hardware=run.hardware, host=run.host)  # fmt: skip
+    return made if call(made) is not None else None
+
+
 def _server(line: Line, name: str, form: str, environment: Mapping[str, Text], script: Argument) -> Found | None:
     """The server a command starts."""
     first = line.words[0]
-    run = docker_run(line.words)
-    if run is not None:
-        made = Found(name, form, first.line, image=run.image, arguments=run.arguments, environment=run.environment,
-                     hardware=run.hardware, host=run.host)  # fmt: skip
+    made = container(line.words, name, form)
+    if made is not None:
         started_by = call(made)
         return seen(replace(made, model=pulled(script.text, started_by.engine))) if started_by else None
     own = started(line.words, line.known)
