@@ -15,6 +15,7 @@ from infopt.gate.placing import (
     asked_devices,
     context_of,
     granted_devices,
+    on_processor,
     placement_of,
     spills,
 )
@@ -93,7 +94,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
         granted = device.gpus * deployment.found.hardware.pods
     device = device and _shared(replace(device, gpus=None), deployment, assumed)
     made, refused, shortened, needs = None, "", None, None
-    if model is not None and device is None:
+    if model is not None and device is None and not on_processor(deployment):
         needs = _needed(deployment, model, unknown)
     if model is not None and device is not None and not _blocking(unknown):
         made, refused, shortened = _plan(deployment, model, device, granted, unknown, assumed)
@@ -173,7 +174,9 @@ def _device(
         assumed.append(f"GPU type {choice.accelerator.name or choice.accelerator.id}: given, not in the file")
         return replace(choice, gpus=None, usd_per_hour=None)
     named = ", ".join(f"{key} {label}" for key, label in deployment.found.hardware.named)
-    why = f"{named} names no size; " if named else ""
+    why = f"{named} names no kind that is known; " if named else ""
+    if on_processor(deployment):
+        why = "it runs on the processor, whose memory is not planned; "
     if not any(item.fact == "GPU type" for item in unknown):
         unknown.append(Unknown("GPU type", f"{why}--gpu, or deployments: in infopt.yaml"))
     return None

@@ -8,6 +8,8 @@ Sources: facts of each engine's options in data/settings; llama.cpp tools/server
 text-generation-inference launcher/src/main.rs (find_num_shards).
 """
 
+import re
+
 from infopt.frozen import dataclass
 from infopt.gate.deployment import Deployment
 from infopt.profiles.engines import in_versions
@@ -174,3 +176,12 @@ def spills(deployment: Deployment) -> bool:
     told = str(deployment.value("gpu_layers", "auto") or "auto").lower() not in ("auto", "-1")
     fitted = str(deployment.value("fit", "on")).lower() not in ("off", "false", "0")
     return deployment.engine in SPILLS and not told and fitted
+
+
+def on_processor(deployment: Deployment) -> bool:
+    """Whether the file has the engine run without any device."""
+    image = str(deployment.found.image or "").lower()
+    if deployment.engine == "llama.cpp":
+        return deployment.value("gpu_layers") in (0, "0") and not deployment.found.hardware.resource
+    built = deployment.engine in ("vllm", "sglang") and any(part == "cpu" for part in re.split(r"[^a-z0-9]+", image))
+    return built or deployment.value("device") == "cpu"

@@ -25,6 +25,9 @@ srun vllm serve Qwen/Qwen3-32B --tensor-parallel-size $RANKS --pipeline-parallel
         ("#SBATCH --ntasks-per-node=4 --gpus-per-task=1", 4, 1, None),
         ("#SBATCH -n8\n#SBATCH -N2\n#SBATCH --gpus-per-task=1", 4, 2, None),
         ("#SBATCH --gres=gpu", 1, 1, None),
+        ("#SBATCH --gres=gpu:a100:2 --constraint=a100-80g", 2, 1, "a100-sxm-80gb"),
+        ("#SBATCH --gpus=2\n#SBATCH -C 'h100&fast'", 2, 1, "h100-sxm-80gb"),
+        ("#SBATCH --gpus=2\n#SBATCH -C h100|l40s", 2, 1, None),
     ],
 )
 def test_devices_of_a_job(tmp_path: Path, lines: str, of_node: int, nodes: int, device: str | None) -> None:
@@ -60,3 +63,18 @@ def test_eager_engines_capture_nothing(tmp_path: Path) -> None:
     assert eager is not None
     assert (graphs.memory.graph_bytes > 0, eager.memory.graph_bytes) == (True, 0)
     assert eager.memory.kv_pool_bytes_per_gpu >= graphs.memory.kv_pool_bytes_per_gpu
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve Qwen/Qwen3-8B --device cpu",
+        "docker run vllm/vllm-openai-cpu:latest --model Qwen/Qwen3-8B",
+        "docker run public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.9.2 --model Qwen/Qwen3-8B",
+        "llama-server -m /x/Qwen3-8B-Q4_K_M.gguf -ngl 0",
+    ],
+)
+def test_engines_on_the_processor_are_not_planned(tmp_path: Path, line: str) -> None:
+    case = only(tmp_path, "run.sh", line).case
+    assert case.needs_bytes_per_gpu is None
+    assert any("processor" in unknown.settle for unknown in case.unknown)

@@ -3,19 +3,21 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 from infopt.frozen import dataclass
 from infopt.gate.found import Found, Hardware, Host
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.accelerators import memory_bytes
 from infopt.gate.readers.scripts import with_devices
-from infopt.gate.shell import split
 
 _LINE = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
+# Slurm takes quotes off; operators mean nothing here.
+_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
 _GRES = re.compile(r"(?:gres[:/])?gpu(?::(?P<kind>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d{1,4}))?")
 _GPUS = re.compile(r"(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<count>\d{1,5})")
 _COUNT = re.compile(r"(\d{1,6})(?:-\d{1,6})?")
-SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
+SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus", "-C": "--constraint"}
 MOST_LINES = 200
 
 
@@ -23,18 +25,19 @@ MOST_LINES = 200
 class Job:
     """What a batch script is given.
 
-    gpus  of each node, None where the lines do not count them
+    gpus   of each node, None where the lines do not count them
+    kinds  words that may name their kind, the most telling first: features a node must have, the type asked for
     """
 
     gpus: int | None
     counted_at: Text | None
-    kind: Text | None
+    kinds: tuple[Text, ...]
     nodes: int
     host: Host
 
     @property
     def hardware(self) -> Hardware:
-        named = (("#SBATCH", self.kind),) if self.kind is not None else ()
+        named = tuple(("#SBATCH", kind) for kind in self.kinds)
         return Hardware(count=self.gpus, counted_at=self.counted_at, resource="#SBATCH", named=named, pods=self.nodes)
 
     @property
@@ -56,7 +59,8 @@ def job(content: str) -> Job | None:
     gpus, kind, where = _devices(options, nodes)
     memory = options.get("--mem")
     size = memory_bytes(memory if memory[-1:].isalpha() else f"{memory}m") if memory is not None else None
-    return Job(gpus, where, kind, nodes, Host(memory_bytes=size or None, memory_at=memory if size else None))
+    kinds = (*_features(options.get("--constraint")), *((kind,) if kind is not None else ()))
+    return Job(gpus, where, kinds, nodes, Host(memory_bytes=size or None, memory_at=memory if size else None))
 
 
 def on_job(servers: list[Found], given: Job) -> Iterator[Found]:
@@ -73,13 +77,20 @@ def _options(content: str) -> Iterator[tuple[str, Text]]:
         if position >= MOST_LINES:
             return
         line = content.count("\n", 0, match.start()) + 1
-        words = [word.text for word in split(match[1])]
+        said = takewhile(lambda word: not word.startswith("#"), _WORD.findall(match[1]))
+        words = [word.replace("'", "").replace('"', "") for word in said]
         for word, following in zip(words, [*words[1:], ""], strict=True):
             name, equals, value = word.partition("=")
             if not name.startswith("--"):
                 name, equals, value = SHORT.get(word[:2], ""), word[2:], word[2:].removeprefix("=")
             if name and (given := value if equals else following):
                 yield name, at(given, line, match.start(1) - match.start() + 1)
+
+
+def _features(said: Text | None) -> Iterator[Text]:
+    """Features that a node must have all of; of alternatives none is sure."""
+    if said is not None and "|" not in said:
+        yield from (at(word, said.line, said.column) for word in re.findall(r"[A-Za-z][\w.-]*", said))
 
 
 def _number(said: Text | None) -> int | None:
