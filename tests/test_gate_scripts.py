@@ -203,6 +203,7 @@ def test_values_from_elsewhere(tmp_path: Path) -> None:
         "tmux new-session -d -s one 'vllm serve Qwen/Qwen3-8B --max-model-len 4096'",
         'screen -dmS one bash -c "exec vllm serve $M --max-model-len 4096"',
         "docker exec -d box /bin/bash -c 'vllm serve Qwen/Qwen3-8B --max-model-len 4096'",
+        'on() { ssh -q me@host "$@"; }\non "docker exec -d box bash -c \'vllm serve $M --max-model-len 4096\'"',
         "kubectl exec -it box -- vllm serve $M --max-model-len 4096",
         'C="vllm serve $M --max-model-len 4096"\neval "$C &"',
         'C="vllm serve $M --max-model-len 4096"\nif [ "$1" = x ]; then $C & else $C; fi',
@@ -300,3 +301,11 @@ def test_doubled_backslashes_of_a_written_unit(tmp_path: Path) -> None:
         "cat > a.service <<EOF\n[Service]\nExecStart=/bin/llama-server \\\\\n  -m /x/Qwen3-8B-Q8_0.gguf -c 4096\nEOF\n"
     )
     assert only(tmp_path, "run.sh", script).case.deployment.value("whole_context_tokens") == 4096
+
+
+def test_an_image_whose_variables_say_it_all(tmp_path: Path) -> None:
+    image = "FROM ghcr.io/ggml-org/llama.cpp:server-cuda-b4719\n"
+    variables = "ENV LLAMA_ARG_MODEL=/models/Qwen3-8B-Q8_0.gguf\nENV LLAMA_ARG_CTX_SIZE=8192\n"
+    deployment = only(tmp_path, "Dockerfile", image + variables).case.deployment
+    assert (deployment.version, deployment.value("whole_context_tokens")) == ("b4719", 8192)
+    assert checked(tmp_path, {"Dockerfile.base": image + "ENV A=1\n"}, "Dockerfile.base") == []

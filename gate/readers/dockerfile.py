@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infopt.frozen import dataclass
+from infopt.gate.arguments import of_variables
 from infopt.gate.engines import call
 from infopt.gate.environment import expanded
 from infopt.gate.found import Argument, Found
@@ -38,8 +39,8 @@ def read(path: str, content: str) -> Iterator[Found]:
     arguments = (*image.entrypoint, *image.command)
     first = arguments[0].line if arguments else 1
     found = Found(name, FORM, first, image=image.base, arguments=arguments, environment=image.environment)
-    own = call(found) if arguments else None
-    if own is not None:
+    own = call(found)
+    if own is not None and (arguments or any(of_variables(own.engine, image.environment))):
         yield replace(found, version=pinned(content, own.engine))
 
 

@@ -26,6 +26,10 @@ MOST_DEPTH = 2
 CONTAINERS = frozenset({"docker", "podman", "kubectl"})
 CARRIERS = CONTAINERS | {"ssh", "tmux", "screen", "sh", "bash", "eval", "su", "sudo"}
 PACKAGES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm"}
+_CARRYING = re.compile(
+    r"^[ \t]*(?:function[ \t]+)?(\w{1,80})[ \t]*\(\)[ \t]*\{[^}]{0,500}\b(?:ssh|eval|docker|podman|kubectl|tmux)\b",
+    re.M,
+)
 _PINNED = re.compile(r"\b(vllm|sglang|tensorrt[-_]llm)(?:\[[^\]\n]{0,80}\])?==v?(\d+(?:\.\w+){1,4})")
 _PULLED = re.compile(r"\bollama\s+(?:pull|run)\s+(?:--?\S+\s+)*([\w./:-]+)")
 
@@ -39,11 +43,12 @@ def servers_in(
     seen_before: list[tuple[object, ...]] = []
     count, served = 0, False
     written: list[tuple[str, str]] = []
+    own = frozenset(_CARRYING.findall(script.text))
     variables = {key: str(value) for key, value in environment.items()}
     for line in lines_of(script, variables):
         found = _server(line, name, form, environment, script)
         if found is None and depth:
-            for inner in islice(_handed_on(line, script.path), max(0, MOST_SERVERS - count)):
+            for inner in islice(_handed_on(line, script.path, own), max(0, MOST_SERVERS - count)):
                 count += 1
                 inside = {key: at(value, script.line, script.column) for key, value in line.exported.items()}
                 yield from servers_in(inner, name, form, inside, depth - 1)
@@ -67,12 +72,17 @@ def _key(found: Found) -> tuple[object, ...]:
     return found.image, found.engine, words, tuple(found.environment.items()), found.hardware.count
 
 
-def _handed_on(line: Line, path: str) -> Iterator[Argument]:
-    """Scripts that a command hands on: the body of a shell, a text for another machine, container or terminal."""
+def _handed_on(line: Line, path: str, own: frozenset[str]) -> Iterator[Argument]:
+    """Scripts that a command hands on: the body of a shell, a text for another machine, container or terminal.
+
+    own  functions of the script that do so
+    """
     first = line.words[0]
     if line.command.body and (SHELLS.fullmatch(first.text) or first.text == "ssh"):
         yield Argument(line.command.body, first.line + 1, 1, path)
-    if first.text not in CARRIERS or (first.text in CONTAINERS and "exec" not in [w.text for w in line.words[1:3]]):
+    if first.text not in CARRIERS | own or (
+        first.text in CONTAINERS and "exec" not in [w.text for w in line.words[1:3]]
+    ):
         return
     for position, word in enumerate(line.words[1:], start=1):
         if " " in word.text.strip() and MENTIONS.search(word.text):
