@@ -244,6 +244,7 @@ def test_charts_of_ones_own_whose_template_says_the_rest(tmp_path: Path) -> None
     over = one(
         tmp_path, "model: Qwen/Qwen3-8B\ngpus: 1\nvllm_engine_args: {max-model-len: 4096, enforce-eager: true}\n"
     )
+    assert [unknown.fact for unknown in over.unknown if unknown.fact != "engine version"] == ["utilization"]
     assert (over.engine, over.model, settings(over)) == (
         "vllm",
         "Qwen/Qwen3-8B",
@@ -315,17 +316,19 @@ def test_charts_of_ones_own_hold_the_image_in_many_places(tmp_path: Path) -> Non
         tmp_path,
         """\
         model: Qwen/Qwen3-8B
+        ctxSize: 8192
         deployment:
-          image: {repository: ghcr.io/ggerganov/llama.cpp, tag: server-cuda-b4000}
+          image: {repository: ghcr.io/ggerganov/llama.cpp, tag: server-cuda-b4094}
           resources: {limits: {nvidia.com/gpu: 1}}
         """,
     )
     assert (held.engine, held.version, held.model, held.found.hardware.count) == (
         "llama.cpp",
-        "b4000",
+        "b4094",
         "Qwen/Qwen3-8B",
         1,
     )
+    assert (settings(held), held.problems) == ({"whole_context_tokens": 8192}, ())
     named = one(tmp_path, "imageName: vllm/vllm-openai\nimageVersion: v0.9.1\nmodel: {name: '', path: Qwen/Qwen3-8B}\n")
     assert (named.version, named.model) == ("0.9.1", "Qwen/Qwen3-8B")
     placed = one(tmp_path, "image: vllm/vllm-openai:v0.9.1\nmodel: {path: /models/x, name: Qwen/Qwen3-8B}\n")

@@ -6,7 +6,7 @@ how a model is split over them, the template may, and that stays open.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from infopt.gate.addresses import is_place, model_name
@@ -48,7 +48,9 @@ OF_DEVICES = {
 # A blank tag is the version that the chart is of, as `helm create` lays templates out.
 OF_CHART = "{{ .Chart.AppVersion }}"
 SIZED = re.compile(r"--(tp|pp|dp|(tp|pp|dp)[-_]size|(tensor|pipeline|data)[-_]parallel[-_]size)\b")
-LEFT = frozenset({"secret", "config_file", "revision", "model", "served_name", "load_format"})
+LEFT = frozenset({"secret", "config_file", "revision", "model", "model_file", "served_name", "load_format"})
+# Parsers that take an option and its value as two words only.
+TWO_WORDS = frozenset({"llama.cpp"})
 BY_NAME = "keys of the chart are taken for the engine's options by their names: its template is elsewhere"
 SPLIT = "several devices, and no size that says how the model is split over them: what the chart's template adds"
 
@@ -178,9 +180,21 @@ def _found(values: Mapping[str, Node], name: str, path: str, outside: Mapping[st
         model=_model(values),
         hardware=replace(hardware, replicas=made.hardware.replicas),
         host=replace(made.host, stated=False),
-        missing=(*made.missing, *((("tensor parallel", SPLIT),) if many else ())),
+        missing=(
+            *made.missing,
+            *((("tensor parallel", SPLIT),) if many else ()),
+            *_laid_over(image, (*options, *words)),
+        ),
         assumed=(*made.assumed, *assumed, *((BY_NAME,) if options else ())),
     )
+
+
+def _laid_over(image: Text | None, arguments: Sequence[Argument]) -> Iterator[tuple[str, str]]:
+    """What values without an image, which are laid over others, leave to those."""
+    said = {argument.text.partition("=")[0].replace("_", "-") for argument in arguments}
+    for option, fact in (("--max-model-len", "length limit"), ("--gpu-memory-utilization", "utilization")):
+        if image is None and option not in said:
+            yield fact, f"{option}: no image is named, so that these are laid over values that may say it"
 
 
 def _container(values: Mapping[str, Node], image: Text | None, path: str, outside: Mapping[str, Text]) -> Container:
@@ -207,7 +221,10 @@ def _options(values: Mapping[str, Node], engine: str, path: str) -> Iterator[Arg
         read = known.flags.get(_flag(key)) if known is not None else None
         if read is None or read.setting in LEFT or not isinstance(value, Text) or value.strip() in ("", "0", "null"):
             continue
-        if read.read != "switch":
+        if read.read != "switch" and engine in TWO_WORDS:
+            flag = switch_of(_flag(key), value, f"{path}{section}.{key}")
+            yield from (flag, replace(flag, text=str(value)))
+        elif read.read != "switch":
             yield argument_of(_flag(key), value, f"{path}{section}.{key}")
         elif boolean(value):
             yield switch_of(_flag(key), value, f"{path}{section}.{key}")

@@ -12,7 +12,7 @@ from infopt.units import format_gib
 def check(case: Case) -> Iterator[Hit]:
     """Copies of the cache, in bytes of the pool where a plan tells, else of a token."""
     model, tp = case.model, case.placed.attention_tp // max(1, int(case.value("dcp", 1) or 1))
-    if model is None or tp <= 1:
+    if model is None or tp <= 1 or (case.plan is not None and case.plan.fits is False):
         return
     kv_heads = max((g.mixer.kv_heads for g in model.groups if g.mixer.kind in ("full", "window", "chunked")), default=0)
     if not kv_heads or tp <= kv_heads or tp % kv_heads:
