@@ -139,6 +139,8 @@ CASES = (
     ("b25", "fail", "block-size", "error", ("8 tokens", "no multiple of 16")),
     # vllm issues 10861, 7714
     ("b26", "fail", "engine-refuses", "error", ("chunks of prompts", "capability 8.9", "has 8.6")),
+    # aiconfigurator pull 613
+    ("b27", "fail", "attention-replicas", "error", ("sglang 0.5.10", "1 or none, not 2")),
     # gpustack issue 3991
     ("b20", "fail", "flags", "error", ("--task", "gone in 0.13.0", "--runner")),
 )
