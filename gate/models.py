@@ -111,7 +111,9 @@ def _found(name: str) -> Named | None:
     own = _in_catalogue(name.rpartition("/")[2]) if weights is not None else None
     if own is not None and _of_its_maker(own):
         return Named(load_catalogue_model(own), (f"{name} is {own}, by its name",))
-    for candidate in dict.fromkeys((base, base.rpartition("/")[2])):
+    # Some makers end the names of their own unquantized checkpoints too.
+    unquantized = (f"{base}-BF16",) if weights is not None else ()
+    for candidate in dict.fromkeys((base, base.rpartition("/")[2], *unquantized)):
         found = _in_catalogue(candidate)
         if found is not None:
             model = load_catalogue_model(found)

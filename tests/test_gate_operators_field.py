@@ -4,9 +4,13 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pytest
+
+from infopt.errors import InfoptError
 from infopt.gate.case import Case, case_of
 from infopt.gate.deployment import Deployment
 from infopt.gate.finding import Hit
+from infopt.gate.models import model_named
 from infopt.gate.outside import Tree
 from infopt.gate.policy import Policy
 from infopt.gate.reading import read_file, text_of
@@ -333,3 +337,13 @@ def test_charts_of_ones_own_hold_the_image_in_many_places(tmp_path: Path) -> Non
     assert (named.version, named.model) == ("0.9.1", "Qwen/Qwen3-8B")
     placed = one(tmp_path, "image: vllm/vllm-openai:v0.9.1\nmodel: {path: /models/x, name: Qwen/Qwen3-8B}\n")
     assert placed.model == "Qwen/Qwen3-8B"
+
+
+def test_formats_of_models_whose_own_name_ends_in_bf16() -> None:
+    named = model_named("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4")
+    assert named.assumed == (
+        "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4 is nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16 in "
+        "nvfp4, by its name",
+    )
+    with pytest.raises(InfoptError, match="not in the catalogue"):
+        model_named("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B")
