@@ -1,10 +1,14 @@
 """What fuzzing found, each at its cause: links that are not known, answers kept too long, advice that is refused."""
 
 import gc
+import json
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,11 +19,13 @@ from infopt.boundaries.parallelism import NOT_JOINED
 from infopt.boundaries.registry import judge, technique, techniques
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Judgement
+from infopt.cli import run
 from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.cache import cache_sizes
 from infopt.ledgers.compute import prefill_flop
 from infopt.ledgers.scenario import Scenario, stages
 from infopt.profiles.resolve import resolve_model
+from infopt.reports.schemas import schema_text
 from infopt.studies.boundary import with_techniques
 from infopt.studies.scenarios import Request, build
 
@@ -149,3 +155,76 @@ def test_shortcuts_give_what_every_layer_alone_gives(model: str) -> None:
     assert sum(run.layers for stage in stages(s.model, 4) for run in stage) == s.model.layers
     head = 2.0 * (s.model.head_params or s.model.embed_params)
     assert prefill_flop(s.model, 0) == head
+
+
+# --- extremes through the command line --------------------------------------------------------------------------
+
+SCENARIOS = (
+    ("--model", "8b", "--hw", "h100", "--isl", "2000", "--osl", "300"),
+    ("--model", "gpt-oss-120b", "--hw", "custom:80GB:3.35TB/s", "--gpus", "2", "--isl", "1", "--osl", "1"),
+    ("--model", "jamba", "--hw", "mi300x:4", "--ctx", "256k", "--batch", "1000000"),
+)
+EXTREMES = (
+    ("continuous-batching", "--rate", "0.000000001/s", "--output-spread", "999999"),
+    ("continuous-batching", "--rate", "1000000000/s", "--tpot", "1us"),
+    ("kv-offload", "--offload-bandwidth", "1B/s", "--reuse-share", "1", "--offload", "nvme", "--endurance", "1B"),
+    ("parallelism", "--link-bandwidth", "1B/s", "--network", "1B/s", "--tpot", "1000000s"),
+    ("prefix-caching", "--shared-prefix", "1", "--prefixes", "1000000", "--prefix-skew", "50"),
+    ("prefix-caching", "--hit-share", "0.0000001", "--routing", "affinity"),
+    ("speculative", "--method", "ngram", "--alpha", "1", "--drafted", "16", "--drafting-share", "0"),
+    ("speculative", "--draft", "1b", "--alpha", "0,0"),
+    ("lora", "--adapters", "100000", "--rank", "256", "--adapters-total", "100000"),
+    ("lora", "--adapters", "2", "--step-curve", "1=25ms"),
+    ("chunked-prefill", "--chunk", "1", "--step-curve", "1=25ms,4=20ms,1000000=1ms"),
+    ("application-caches", "--semantic-hits", "1"),
+    ("weight-quantization", "--step-curve", "1000000=1us"),
+    ("cuda-graphs", "--start", "1us", "--storage-bandwidth", "1B/s"),
+)
+
+
+def numbers(node: Any) -> Iterator[float]:
+    if isinstance(node, float):
+        yield node
+    for below in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from numbers(below)
+
+
+@pytest.mark.parametrize("asked", EXTREMES, ids=" ".join)
+def test_extremes_are_answered_or_refused_in_one_line(
+    asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = json.loads(schema_text("boundary"))
+    for served in SCENARIOS:
+        status = run(["boundary", *asked, *served, "--json"])
+        out, err = capsys.readouterr()
+        if status == 2:
+            assert len(err.splitlines()) == 1
+            continue
+        assert (status in (0, 1, 4), err) == (True, "")
+        found = json.loads(out)
+        jsonschema.validate(found, schema)
+        assert all(math.isfinite(value) for value in numbers(found))
+        for gain in (t["gain"] for t in found["techniques"] if t.get("gain")):
+            assert gain["low"] <= gain["value"] <= gain["high"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("kv", "--vary", "batch=8:2"), "below the second"),
+        (("kv", "--vary", "batch"), "batch=1:256"),
+        (("speculative", "--vary", "acceptance=0:1.5"), "1.5"),
+        (("prefix", "--rate", "0/s"), "more than 0"),
+        (("batching", "--output-spread", "wide"), "not a number"),
+        (("speculative", "--draft", "1b", "--method", "ngram"), "leave one of them out"),
+        (("offload", "--with", "offload=tape"), "tape"),
+    ],
+)
+def test_bad_values_name_their_option(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["boundary", *arguments, *SCENARIOS[0]]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert said in err
