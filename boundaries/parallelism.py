@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from infopt.boundaries.deciding import by_gain, measured_by
+from infopt.boundaries.deciding import by_gain, measured_by, threshold
 from infopt.boundaries.parallelism_steps import figures
 from infopt.boundaries.placement_links import placement_data, wires_here
 from infopt.boundaries.placements import Placed, candidates, fewest_devices, placed, present
@@ -165,7 +165,10 @@ def _reason(choice: Choice, best: Placed) -> str:
             f"{here.name} alone meets the TPOT target: {best.name} would take {1e3 * best.waited_s(best.steps):.1f} ms"
         )
     if choice.verdict == "skip":
-        return f"{here.name} is right for batch {here.batch}: with the best other, {best.name}, {_compared(gain)}"
+        close = gain.high >= threshold("worth_ratio")
+        range_ = f" ({_as_shown(gain, gain.low)} to {_as_shown(gain, gain.high)})" if close else ""
+        found = f"{here.name} {'seems' if close else 'is'} right for batch {here.batch}"
+        return f"{found}: with the best other, {best.name}, {_compared(gain)}{range_}"
     if here.sums_unmeasured or best.sums_unmeasured:
         engine = here.scenario.engine.engine
         return (
@@ -180,11 +183,15 @@ def _reason(choice: Choice, best: Placed) -> str:
     return f"{best.name} instead of {here.name}: {gain.value:.2f}x{range_} {what} at batch {here.batch}{waits}"
 
 
+def _as_shown(gain: Gain, ratio: float) -> str:
+    """A gain in throughput as it is, one in TPOT as how much longer it gets."""
+    return f"{ratio if gain.metric == 'throughput' else 1 / ratio:.2f}x"
+
+
 def _compared(gain: Gain) -> str:
     """What the other placement would make of the present figure."""
-    if gain.metric == "throughput":
-        return f"throughput is {gain.value:.2f}x"
-    return f"TPOT is {1 / gain.value:.2f}x as long"
+    shown = _as_shown(gain, gain.value)
+    return f"throughput is {shown}" if gain.metric == "throughput" else f"TPOT is {shown} as long"
 
 
 def _nowhere(situation: Situation) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infopt.boundaries.parallelism import choose, measured_spread
+from infopt.boundaries.parallelism import choose, judge, measured_spread
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import lent_steps, variants
 from infopt.boundaries.weight_quantization import decide
@@ -85,6 +85,13 @@ def test_the_interval_of_a_placement_holds_what_gains_were_off_by() -> None:
     assert wide.gain.high >= 1.219 * wide.gain.value
     low, high = measured_spread(wide.best, wide.here)
     assert (low, high) == pytest.approx((1 / 1.22, 1 / 0.91))
+
+
+def test_a_placement_that_may_lose_is_not_said_to_be_right() -> None:
+    """Half the widths gain 0.99x, and gains were measured up to 1.22 times as high."""
+    close = judge(situation("8b", "h100:8", tp=8, batch=24))
+    assert (close.verdict, close.reason.startswith("tp 8 seems right")) == ("skip", True)
+    assert judge(situation("8b", "h100:8", tp=8, batch=4)).reason.startswith("tp 8 is right")
 
 
 def test_mixtures_have_their_own() -> None:
