@@ -38,9 +38,13 @@ class ByParallelism(Record):
 
 
 class DeviceDefault(Record):
-    """A default that depends on the memory of the device: the first row whose floor is reached counts."""
+    """A default that depends on the device: the first row counts whose floor is reached and that leaves it not out.
+
+    not_devices  beginnings of accelerator ids that do not count
+    """
 
     min_device_gib: float
+    not_devices: list[str] = Field([])
     value: int
 
 
@@ -179,9 +183,9 @@ def load_engine(text: str, version: str | None = None) -> tuple[EngineConstants,
     return load_record(EngineConstants, folder, older[-1], "engine version", "give --engine-version"), version
 
 
-def device_default(rows: list[DeviceDefault], device_gib: float) -> int:
-    """The default of the first row whose floor the device reaches (rows from large to small)."""
+def device_default(rows: list[DeviceDefault], device_gib: float, device_id: str) -> int:
+    """The default of the first row whose floor the device reaches and that takes it (rows from large to small)."""
     for row in rows:
-        if device_gib >= row.min_device_gib:
+        if device_gib >= row.min_device_gib and not device_id.startswith(tuple(row.not_devices)):
             return row.value
     return rows[-1].value

@@ -164,8 +164,9 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         context_tokens=ctx,
         decode_context_tokens=decode_context,
         batch=request.batch,
-        max_num_seqs=request.max_num_seqs or device_default(engine.max_num_seqs, gib),
-        max_num_batched_tokens=request.max_num_batched_tokens or device_default(engine.max_num_batched_tokens, gib),
+        max_num_seqs=request.max_num_seqs or device_default(engine.max_num_seqs, gib, device.id),
+        max_num_batched_tokens=request.max_num_batched_tokens
+        or device_default(engine.max_num_batched_tokens, gib, device.id),
         block_tokens=request.block_tokens or engine.block_tokens,
         extra_cache_layers=request.extra_cache_layers,
         speculative_tokens=request.mtp_tokens,

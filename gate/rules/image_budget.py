@@ -11,7 +11,7 @@ from infopt.profiles.engines import in_versions
 
 CHECKED_FROM = "0.8.5"
 NO_IMAGES = re.compile(r"""['"]?image['"]?\s*[:=]\s*0\b""")
-# vLLM's larger default is for devices of 70 GiB and more, except those of this name (engine/arg_utils.py).
+# Before 0.11 the engine's record has the larger default for these devices too; 0.9.2 took it from them (arg_utils.py).
 SMALL_DEFAULT, EXCEPT = 2048, "a100"
 
 

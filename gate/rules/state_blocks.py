@@ -9,8 +9,6 @@ from infopt.profiles.engines import in_versions
 from infopt.units import format_gib
 
 CHECKED_FROM = "0.20"
-# vLLM's larger default is for devices of 70 GiB and more, except those of this name (engine/arg_utils.py).
-SMALL_DEFAULT, EXCEPT = 256, "a100"
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -23,7 +21,7 @@ def check(case: Case) -> Iterator[Hit]:
     # Without graphs nothing is compared; with drafts the limit is lowered by itself.
     if not states or not in_versions(version, CHECKED_FROM, None) or case.value("eager") or drafts(case):
         return
-    allowed, at = _allowed(case), case.deployment.said_at("max_num_seqs")
+    allowed, at = plan.scenario.max_num_seqs, case.deployment.said_at("max_num_seqs")
     blocks = int(layout.blocks(memory.kv_pool_bytes_per_gpu))
     if allowed <= blocks:
         return
@@ -37,14 +35,6 @@ def check(case: Case) -> Iterator[Hit]:
         severity=None if sure else "warning",
         confidence="certain" if sure else "likely",
     )
-
-
-def _allowed(case: Case) -> int:
-    assert case.plan is not None
-    allowed = case.plan.scenario.max_num_seqs
-    if case.value("max_num_seqs") is None and case.device is not None and EXCEPT in case.device.accelerator.id:
-        return min(allowed, SMALL_DEFAULT)
-    return allowed
 
 
 RULE = Rule(
