@@ -20,7 +20,7 @@ from infopt.gate.placing import (
     spills,
 )
 from infopt.gate.policy import Policy
-from infopt.gate.requests import planned
+from infopt.gate.requests import STAND_INS, planned
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.instances import find_family
 from infopt.hardware.mig import PROFILE
@@ -63,9 +63,10 @@ class Case:
     needs_bytes_per_gpu: int | None = None
 
     @property
-    def sure_of_device(self) -> Confidence:
-        """`likely` where the file's name of the device has several sizes and the smallest was taken."""
-        return "likely" if self.device is not None and _larger(self.device) is not None else "certain"
+    def sureness(self) -> Confidence:
+        """`likely` where memory rests on an assumption: the smallest of a name's sizes, another engine's budget."""
+        sizes = self.device is not None and _larger(self.device) is not None
+        return "likely" if sizes or self.deployment.engine in STAND_INS else "certain"
 
     def value(self, name: str, default: Any = None) -> Any:
         """A setting of the deployment."""

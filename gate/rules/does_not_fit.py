@@ -25,7 +25,7 @@ def check(case: Case) -> Iterator[Hit]:
         at=case.deployment.said_at("tp") or case.deployment.said_at("model"),
         detail="; ".join(filter(None, (terms, stage_said(plan), _spread(case)))),
         remedy=" or ".join(remedy.text for remedy in plan.remedies),
-        confidence=case.sure_of_device,
+        confidence=case.sureness,
     )
 
 

@@ -39,7 +39,7 @@ def check(case: Case) -> Iterator[Hit]:
             )
         ),
         remedy=f"a length limit of at most {longest:,} tokens" if longest > 0 else "",
-        confidence=case.sure_of_device if count * one > memory.kv_pool_high_bytes else "likely",
+        confidence=case.sureness if count * one > memory.kv_pool_high_bytes else "likely",
     )
 
 
