@@ -8,7 +8,7 @@ from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import DECISIVE, Confidence, Deployment, Unknown
 from infopt.gate.least_memory import least_bytes
-from infopt.gate.models import model_named
+from infopt.gate.models import OPEN_METHODS, is_path, model_named, told_by_method
 from infopt.gate.placing import (
     TAKES_ALL,
     Placement,
@@ -149,10 +149,14 @@ def _model(deployment: Deployment, unknown: list[Unknown], assumed: list[str]) -
         name = name if name.startswith("ollama:") else f"ollama:{name}"
     try:
         named = model_named(name, given=given)
+        method = "" if given else str(deployment.value("quantization") or "").lower()
+        named = told_by_method(named, name, method)
     except InfoptError as error:
         unknown.append(Unknown("model", f"{error}"))
         return None
     assumed += named.assumed
+    if method in OPEN_METHODS and named.model.quantization is None and is_path(name):
+        unknown.append(Unknown("weights", f"{name} is a path, {method} has several formats: --model says which"))
     return named.model
 
 

@@ -2,7 +2,8 @@
 
     $(NAME)              Kubernetes, in command and args
     $NAME, ${NAME}       shell, Compose, SkyPilot; ${NAME[@]} of a shell array
-    ${NAME:-default}, ${NAME-default}, ${NAME:=default}   with a default; other operators are not known
+    ${NAME:-default}, ${NAME-default}, ${NAME:=default}   with a default
+    ${NAME:+words}       words where it has a value, else nothing; other operators are not known
     $((NAME * 2))        whole numbers with + - * / % and brackets
 A name that the file does not define stays as it is: the reader must see that it is not known.
 """
@@ -16,7 +17,7 @@ MOST_CHARACTERS = 100_000
 MOST_EXPRESSION_CHARACTERS, MOST_NUMBER = 200, 10**12
 _REFERENCE = re.compile(
     r"\$\((?P<kube>[A-Za-z_][A-Za-z0-9_.-]*)\)"
-    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*|[0-9])(?:\[[@*]\])?(?:(?P<operator>:?[-=])(?P<default>[^{}]*))?\}"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*|[0-9])(?:\[[@*]\])?(?:(?P<operator>:?[-=+])(?P<default>[^{}]*))?\}"
     r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
 )
 
@@ -43,6 +44,8 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
     '1 2 $C'
     >>> expanded("--dp $((A * (B + 1)))", {"A": "8", "B": "1"})
     '--dp 16'
+    >>> expanded("${A:+--tp $A}${C:+--pp $C}", {"A": "2"})
+    '--tp 2'
     """
     for _ in range(MOST_ROUNDS):
         if "$" not in text:
@@ -113,6 +116,8 @@ def templates(text: str) -> list[str]:
 
 def _value(match: re.Match[str], known: Mapping[str, str]) -> str:
     name = match["kube"] or match["braced"] or match["bare"]
+    if (match["operator"] or "").endswith("+"):
+        return match["default"] if known.get(name) else ""
     if name in known:
         value = known[name]
         return value if value or match["operator"] not in (":-", ":=") else match["default"]

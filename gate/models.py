@@ -34,6 +34,17 @@ MODELCAR = re.compile(
 VERSION = re.compile(r"(?<![\d.])(\d)-(\d)(?=-)")
 GGUF_QUANTIZATION = re.compile(r"[-._:](i?q\d_?\w*|b?f16|fp16|mxfp4)(?:-\d+-of-\d+)?(?:\.gguf)?$", re.IGNORECASE)
 PLAIN = frozenset({"bf16", "fp16", "fp32"})
+# Formats that `--quantization` says a checkpoint is in.
+METHODS = {
+    "awq": "int4_awq",
+    "awq_marlin": "int4_awq",
+    "gptq": "int4_gptq",
+    "gptq_marlin": "int4_gptq",
+    "marlin": "int4_gptq",
+    "modelopt_fp4": "nvfp4",
+}
+# Methods of several formats: the checkpoint's own config says which.
+OPEN_METHODS = frozenset({"compressed-tensors", "modelopt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +74,28 @@ def _named(text: str) -> Named:
             return (
                 found if candidate == text else replace(found, assumed=(f"{text} holds {found.model.id}, by its name",))
             )
-    if _is_path(text):
+    if is_path(text):
         raise InfoptError(f"{text} is a path: --model, or deployments: in infopt.yaml, says what it holds")
     raise InfoptError(
         f"{text} is not in the catalogue: --model, or deployments: in infopt.yaml, with a model's config.json"
     )
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
     return text.startswith(("/", "./", "../", "~")) or SCHEMES.match(text) is not None
+
+
+def told_by_method(named: Named, text: str, method: str) -> Named:
+    """A folder's model in the format that an option says: the name of a folder need not say how its weights are stored.
+
+    >>> told_by_method(model_named("/models/llama-3.1-70b"), "/models/llama-3.1-70b", "awq").model.quantization.format
+    'int4_awq'
+    """
+    weights = METHODS.get(method)
+    if weights is None or named.model.quantization is not None or not is_path(text):
+        return named
+    told = f"{text} holds {weights} weights, by --quantization {method}"
+    return Named(in_format(named.model, weights), (*named.assumed, told))
 
 
 def _candidates(text: str) -> Iterator[str]:
@@ -85,7 +109,7 @@ def _candidates(text: str) -> Iterator[str]:
     if snapshot is not None:
         yield f"{snapshot['org']}/{snapshot['name']}"
         return
-    if not _is_path(plain):
+    if not is_path(plain):
         yield plain
         return
     car = MODELCAR.fullmatch(plain)

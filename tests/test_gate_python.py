@@ -164,6 +164,32 @@ def serve():
     assert (one.case.granted, one.case.device.accelerator.id) == (1, "l40s")
 
 
+def test_a_function_that_several_hand_a_model() -> None:
+    program = """import modal, subprocess
+SMALL = "Qwen/Qwen3-8B"
+
+def start(model, more, *, port=8000, name=None):
+    subprocess.Popen(["vllm", "serve", model, "--port", str(port), *more])
+
+@app.function(gpu="L40S")
+def small():
+    start(SMALL, ["--max-model-len", "8192"])
+
+@app.function(gpu="H100:2")
+def large():
+    start("Qwen/Qwen3-32B", ["-tp", "2"], port=9000)
+
+def other(model):
+    start(model, [])
+"""
+    found = list(read("app.py", program))
+    assert [(one.name, one.hardware.count, texts(one)) for one in found] == [
+        ("app.py:small", 1, ["Qwen/Qwen3-8B", "--port", "8000", "--max-model-len", "8192"]),
+        ("app.py:large", 2, ["Qwen/Qwen3-32B", "--port", "9000", "-tp", "2"]),
+        ("app.py:other", None, ["$model", "--port", "8000"]),
+    ]
+
+
 ALLOWED = """import os, subprocess, modal
 image = modal.Image.debian_slim().pip_install("vllm==0.9.2")%s
 

@@ -199,6 +199,19 @@ def test_names_that_promise_fewer_bits(tmp_path: Path) -> None:
     assert "quantization-mismatch" not in said(pod(tmp_path, *args, "qwen-7b"))
 
 
+def test_a_folder_is_in_the_format_that_an_option_says(tmp_path: Path) -> None:
+    def served(model: str, method: str) -> Checked:
+        return pod(tmp_path, "--model", model, "--max-model-len", "8192", "--quantization", method, gpu="NVIDIA-L4")
+
+    folder = served("/models/Qwen2.5-14B-Instruct", "awq")
+    assert folder.verdict == "pass"
+    stored = folder.case.model.quantization if folder.case.model is not None else None
+    assert stored is not None
+    assert stored.format == "int4_awq"
+    assert said(served("Qwen/Qwen2.5-14B-Instruct", "awq"))["quantization-mismatch"] == "error"
+    assert served("/models/Qwen2.5-14B-Instruct", "compressed-tensors").verdict == "undetermined"
+
+
 def test_ipc_of_the_host_has_no_small_shared_memory(tmp_path: Path) -> None:
     text = (FIXTURES / "shm-size" / "bad.yaml").read_text()
     path = tmp_path / "shared.yaml"

@@ -37,6 +37,14 @@ def test_devices_of_a_job(tmp_path: Path, lines: str, of_node: int, nodes: int, 
     assert (case.device.accelerator.id if case.device else None) == device
 
 
+@pytest.mark.parametrize(
+    "command", ["nvidia-smi --list-gpus", "nvidia-smi -L", "nvidia-smi --query-gpu=name --format=csv,noheader"]
+)
+def test_a_job_that_has_its_devices_counted(tmp_path: Path, command: str) -> None:
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:h100:4\nN=$({command} | wc -l)\nvllm serve Qwen/Qwen3-32B -tp $N\n"
+    assert only(tmp_path, "serve.sh", script).case.deployment.value("tp") == 4
+
+
 def test_a_job_that_counts_nothing(tmp_path: Path) -> None:
     case = only(tmp_path, "serve.sbatch", JOB % "#SBATCH --mem=64G\n#SBATCH --gres=lustre:1").case
     assert case.granted is None

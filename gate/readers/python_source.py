@@ -18,6 +18,7 @@ from infopt.gate.engines import engine_of_image, started
 from infopt.gate.found import Argument, Found, Hardware
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.accelerators import asked_of
+from infopt.gate.readers.python_calls import Call, calls_of, defaults
 from infopt.gate.readers.python_environment import environment_of
 from infopt.gate.readers.python_values import (
     UNKNOWN,
@@ -38,6 +39,8 @@ MOST_NODES = 200_000
 MOST_CHARACTERS = 1_000_000
 MOST_SERVERS = 50
 MOST_NAMES = 2_000
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Classes whose keyword arguments are the engine's options.
 CLASSES = {
     "LLM": "vllm",
@@ -162,19 +165,27 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _places(tree: ast.Module, module: Scope, name: str) -> Iterator[tuple[Place, ast.AST]]:
     """Every statement with what is known there: of the module, of its functions, of methods of its classes."""
-    called = _called(tree, module)
+    called, calls = _called(tree, module), calls_of(tree)
     stack: list[tuple[ast.AST, Place]] = [
         (statement, Place(module, called.get(getattr(statement, "name", ""), Hardware()), name))
         for statement in reversed(tree.body)
     ]
     while stack:
         node, around = stack.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            own = _names(node.body, around.names)
+        if isinstance(node, DEFINITIONS):
             hardware = _hardware(node, around.names)
-            named = hardware.count is not None or bool(hardware.named)
-            inner = Place(Scope(own, around.names), hardware if named else around.hardware, f"{name}:{node.name}")
-            stack.extend((statement, inner) for statement in reversed(node.body))
+            hardware = hardware if hardware != Hardware() else around.hardware
+            usual = {} if isinstance(node, ast.ClassDef) else defaults(node)
+            handed = calls.get(node.name, []) if node in tree.body else []
+            for call in reversed(handed or [Call(node, {})]):
+                outer = Scope({**usual, **call.given}, around.names)
+                within = getattr(call.within, "name", node.name)
+                known = hardware
+                if call.within is not node and isinstance(call.within, DEFINITIONS):
+                    known = _hardware(call.within, module)
+                    known = known if known != Hardware() else called.get(within, known)
+                inner = Place(Scope(_names(node.body, outer), outer), known, f"{name}:{within}")
+                stack.extend((statement, inner) for statement in reversed(node.body))
         else:
             yield around, node
 
@@ -183,7 +194,7 @@ def _called(tree: ast.Module, module: Scope) -> dict[str, Hardware]:
     """Functions that are called where a decorator asks for devices, with those: a command may be built elsewhere."""
     found: dict[str, Hardware] = {}
     for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(statement, DEFINITIONS):
             hardware = _hardware(statement, module)
             inner = ast.walk(statement) if hardware != Hardware() else iter(())
             for node in inner:
@@ -192,7 +203,7 @@ def _called(tree: ast.Module, module: Scope) -> dict[str, Hardware]:
     return found
 
 
-def _hardware(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, names: Scope) -> Hardware:
+def _hardware(node: Definition, names: Scope) -> Hardware:
     """Devices that a decorator asks for."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call):

@@ -10,7 +10,7 @@ from infopt.gate.environment import expanded
 from infopt.gate.found import Argument, Found
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.scripts import MENTIONS, servers_in
-from infopt.gate.readers.slurm import job, on_job
+from infopt.gate.readers.slurm import counted, job, on_job
 from infopt.gate.shell import ASSIGNMENT, split
 
 ENDINGS = frozenset({".sh", ".bash", ".service", ".slurm", ".sbatch"})
@@ -32,7 +32,7 @@ def read(path: str, content: str) -> Iterator[Found]:
         yield from _unit(name, content)
         return
     given = job(content)
-    script = Argument(content, 1, 1, "")
+    script = Argument(content if given is None or given.gpus is None else counted(content), 1, 1, "")
     servers = list(servers_in(script, name, "shell", given.environment if given is not None else {}))
     if unit:
         servers += list(_written_units(script, name)) or (list(_unit(name, content)) if not servers else [])

@@ -17,6 +17,10 @@ _WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
 _GRES = re.compile(r"(?:gres[:/])?gpu(?::(?P<kind>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d{1,4}))?")
 _GPUS = re.compile(r"(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<count>\d{1,5})")
 _COUNT = re.compile(r"(\d{1,6})(?:-\d{1,6})?")
+# Commands that count the devices of a node where they run.
+_COUNTING = re.compile(
+    r"\$\(nvidia-smi[ \t]+(?:-L|--list-gpus|--query-gpu=\S{1,40}[ \t]+--format=csv,noheader)[ \t]*\|[ \t]*wc[ \t]+-l\)"
+)
 SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus", "-C": "--constraint"}
 MOST_LINES = 200
 
@@ -61,6 +65,11 @@ def job(content: str) -> Job | None:
     size = memory_bytes(memory if memory[-1:].isalpha() else f"{memory}m") if memory is not None else None
     kinds = (*_features(options.get("--constraint")), *((kind,) if kind is not None else ()))
     return Job(gpus, where, kinds, nodes, Host(memory_bytes=size or None, memory_at=memory if size else None))
+
+
+def counted(content: str) -> str:
+    """A batch script with the variable that Slurm sets, where the script has the devices counted."""
+    return _COUNTING.sub("$SLURM_GPUS_ON_NODE", content)
 
 
 def on_job(servers: list[Found], given: Job) -> Iterator[Found]:
