@@ -151,7 +151,7 @@ class _Reader:
             answer = answer.around[-1][1]
         if answer.status != "known" or answer.flag is None:
             self.problems.append(problem_of(self.engine, self.version, argument, answer))
-            follows = bool(rest) and not rest[0].text.startswith("-") and answer.value is None
+            follows = bool(rest) and not rest[0].text.startswith("-") and _joined(answer) is None
             # What stands between two options belongs to the first.
             if answer.status in ("removed", "not_yet", "undetermined"):
                 self._guess(answer, argument, rest)
@@ -173,10 +173,10 @@ class _Reader:
         known = self.known.flags.get(name)
         if known is None or known.setting in self.settings or known.read == "switch":
             return
-        if answer.value is None and (not rest or rest[0].text.startswith("-")):
+        joined = _joined(answer)
+        if joined is None and (not rest or rest[0].text.startswith("-")):
             return
-        value = answer.value if answer.value is not None else rest[0].text
-        self._set(name, value, False, argument)
+        self._set(name, joined if joined is not None else rest[0].text, False, argument)
 
     @staticmethod
     def _negated(answer: Answer, value: str) -> bool:
@@ -248,6 +248,12 @@ class _Reader:
         if kind == "json" and value.lstrip().startswith("{"):
             return json.loads(value)
         return value
+
+
+def _joined(answer: Answer) -> str | None:
+    """What follows the `=` of an option, also where only the versions around this one split it off."""
+    values = (one.value for one in (answer, *(other for _, other in answer.around)))
+    return next((value for value in values if value is not None), None)
 
 
 def _open(value: str) -> list[str]:

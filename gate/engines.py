@@ -23,41 +23,11 @@ DATA = Path(__file__).resolve().parent / "data"
 SHELLS = re.compile(r"(.*/)?(ba|da|z|k)?sh")
 # Programs that start another one; their own options may stand between.
 LAUNCHERS = frozenset(
-    {
-        "exec",
-        "nohup",
-        "sudo",
-        "numactl",
-        "tini",
-        "dumb-init",
-        "--",
-        "env",
-        "stdbuf",
-        "nice",
-        "ionice",
-        "taskset",
-        "setsid",
-        "timeout",
-        "ray",
-        "uv",
-        "uvx",
-        "run",
-        "poetry",
-        "pipx",
-        "conda",
-        "micromamba",
-        "mamba",
-        "srun",
-        "mpirun",
-        "mpiexec",
-        "trtllm-llmapi-launch",
-        "singularity",
-        "apptainer",
-        "nsys",
-        "ncu",
-        "accelerate",
-    }
-)
+    {"exec", "nohup", "sudo", "numactl", "tini", "dumb-init", "--", "env", "stdbuf", "nice", "ionice",
+     "taskset", "setsid", "timeout", "ray", "uv", "uvx", "run", "poetry", "pipx", "conda", "micromamba",
+     "mamba", "srun", "mpirun", "mpiexec", "trtllm-llmapi-launch", "singularity", "apptainer", "nsys", "ncu",
+     "accelerate"}
+)  # fmt: skip
 # Of those, the ones that start the very next word: `sudo systemctl restart llama-server` starts no server.
 PLAIN_LAUNCHERS = frozenset(
     {"exec", "nohup", "sudo", "numactl", "tini", "dumb-init", "--", "env", "stdbuf", "nice", "ionice", "taskset",
@@ -95,6 +65,7 @@ class Engine(Record):
     images: list[Image]
     own: list[Image] = Field([])
     hints: list[str] = Field([])
+    signs: list[str] = Field([])
     source: str
 
 
@@ -173,7 +144,7 @@ def call(found: Found) -> Call | None:
     image = engine_of_image(found.image) if found.image is not None else None
     if image is not None and (image[1].entry or not found.arguments):
         named = named or image[0]
-    if not named and (served := _of_own_image(found, variables)) is not None:
+    if not named and (served := _of_own_image(found, variables) or _by_options(found, variables)) is not None:
         return served
     if not named or (found.arguments and not _only_options(found.arguments) and not found.engine):
         return _hinted(found.arguments, variables)
@@ -191,6 +162,18 @@ def _of_own_image(found: Found, variables: Mapping[str, str]) -> Call | None:
         return None
     words = tuple(_in_place(argument, variables) for argument in found.arguments)
     return Call(image[0], "", words, f"{found.image} is taken for {image[0]}, by its name and its options")
+
+
+def _by_options(found: Found, variables: Mapping[str, str]) -> Call | None:
+    """The call of an image that says nothing (a variable, a name of somebody's own) by options of one engine alone."""
+    if found.image is None or not found.arguments or not found.arguments[0].text.startswith("-"):
+        return None
+    given = {argument.text.partition("=")[0].replace("_", "-") for argument in found.arguments}
+    for name, engine in engines().items():
+        if engine.signs and given.issuperset(engine.signs) and engine_of_image(found.image) is None:
+            words = tuple(_in_place(argument, variables) for argument in found.arguments)
+            return Call(name, "", words, f"{found.image} is taken for {name}, by {' and '.join(engine.signs)}")
+    return None
 
 
 @cache

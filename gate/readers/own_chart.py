@@ -24,14 +24,14 @@ from infopt.gate.shell import split
 # Sections of values that say something of the one server; "" is the whole.
 SECTIONS = (
     *("", "model", "config", "configuration", "configuration.model", "vllm", "sglang", "llm", "engine", "server"),
-    *("serving", "inference", "worker", "apiServer", "gpu", "accelerator", "resources"),
+    *("serving", "inference", "runtime", "worker", "apiServer", "gpu", "accelerator", "resources"),
 )
 # Keys by what is left of them without case, hyphen and underscore.
-MODEL_KEYS = re.compile(r"(hf|huggingface|llm)?model(name|id|repo|reference)?")
+MODEL_KEYS = re.compile(r"(hf|huggingface|llm)?model(name|id|repo|reference)?|storageuri")
 # Names of the model inside a section that is called `model`.
 OF_MODEL = re.compile(r"name|id|repo(sitory|id)?|(hf|huggingface)id|path")
 # Sections that may hold the image beside a model that stands above them; lists of models that share an image.
-HOLDERS = ("deployment", "vllm", "sglang", "llm", "engine", "server", "serving", "inference")
+HOLDERS = ("deployment", "vllm", "sglang", "llm", "engine", "server", "serving", "inference", "runtime")
 LISTS = ("models", "instances", "deployments")
 ARGUMENT_KEYS = re.compile(r"(extra|additional|server|engine|launch|command|cmd|vllm|sglang)*args")
 # Values laid over others leave the image out; arguments may be called after the engine that takes them.
