@@ -155,3 +155,26 @@ def test_a_runtime_of_ones_own_chart(tmp_path: Path) -> None:
     assert (one.case.deployment.engine, one.case.deployment.version) == ("vllm", "0.9.1")
     assert one.case.model is not None
     assert one.case.model.id == "Qwen/Qwen2.5-7B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "refused"),
+    [
+        ("v0.6.6", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", True),
+        ("v0.6.3", "deepseek-ai/DeepSeek-R1", True),
+        ("v0.6.6", "deepseek-ai/DeepSeek-R1", False),
+        ("v0.6.6", "Qwen/Qwen2.5-7B-Instruct", False),
+        ("v0.8.5", "Qwen/Qwen3-8B", False),
+    ],
+)
+def test_a_version_older_than_the_model(tmp_path: Path, version: str, model: str, refused: bool) -> None:
+    words = VLLM.replace("Qwen/Qwen2.5-7B-Instruct", model)
+    text = POD.replace("IMAGE", f"vllm/vllm-openai:{version}").replace("ARGS", words)
+    one = only(tmp_path, "p.yaml", text.replace("VM.GPU.A10.1", "BM.GPU.H100.8"))
+    assert [finding.severity for finding in one.findings if finding.rule == "model-refused"] == ["error"] * refused
+
+
+def test_a_small_pod_of_ollama(tmp_path: Path) -> None:
+    text = POD.replace("IMAGE", "ollama/ollama:0.11.4").replace("ARGS", "[serve]")
+    one = only(tmp_path, "p.yaml", text.replace("nvidia.com/gpu: 1", "memory: 1Gi"))
+    assert not [finding for finding in one.findings if finding.rule == "host-memory"]

@@ -38,7 +38,9 @@ def check(case: Case) -> Iterator[Hit]:
     ranks = max(1, case.placed.devices // pods)
     parts = dict(_pinned(case, ranks))
     pinned = sum(parts.values())
-    processes = ranks * case.parameter("host-memory", "process_gib") * GIB
+    # A rank of PyTorch is a process with its libraries in memory; llama.cpp and Ollama are small.
+    small = case.deployment.engine in ("llama.cpp", "ollama")
+    processes = 0 if small else ranks * case.parameter("host-memory", "process_gib") * GIB
     listed = ", ".join(f"{name} {format_gib(size)}" for name, size in parts.items())
     if pinned + processes > limit:
         worst = pinned > limit
