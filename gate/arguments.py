@@ -178,6 +178,12 @@ class _Reader:
             return
         self._set(name, joined if joined is not None else rest[0].text, False, argument)
 
+    def _stray(self, answer: Answer, word: Argument) -> None:
+        """A truth value behind an option that is one by itself: the parser refuses the word."""
+        instead = "leave the option out, or its --no- form" if word.text.lower() in FALSE else answer.name
+        message = f"{answer.name} takes no value: {word.text} behind it is refused"
+        self.problems.append(Problem("form", message, word, instead))
+
     @staticmethod
     def _negated(answer: Answer, value: str) -> bool:
         return answer.negated or (value.lower() in FALSE and answer.flag is not None and answer.flag.type == "bool")
@@ -192,6 +198,9 @@ class _Reader:
         if flag.kind == "switch" or answer.negated:
             # Versions differ: what stands there tells how this one reads it.
             valued = "kind" in answer.uncertain and plain is not None and plain.text.lower() in STATES
+            if plain is not None and "kind" not in answer.uncertain and plain.text.lower() in TRUE | FALSE:
+                self._stray(answer, plain)
+                return "", argument, 1
             return (plain.text, plain, 1) if valued and plain is not None else ("", argument, 0)
         if flag.kind == "boolean":
             taken = plain is not None and plain.text.lower() in TRUE | FALSE

@@ -185,6 +185,29 @@ def test_a_line_on_standard_input() -> None:
     assert one.case.deployment.value("context_tokens") == 32_000
 
 
+@pytest.mark.parametrize(
+    ("version", "words", "refused"),
+    [
+        ("0.11.0", "--enforce-eager false", True),
+        ("0.11.0", "--enable-chunked-prefill True", True),
+        ("0.6.3", "--enable-chunked-prefill True", False),
+        ("0.11.0", "--enforce-eager", False),
+    ],
+)
+def test_a_truth_value_behind_a_switch(tmp_path: Path, version: str, words: str, refused: bool) -> None:
+    one = only(tmp_path, "a.sh", f"docker run vllm/vllm-openai:v{version} {words} --model Qwen/Qwen3-8B -tp 2\n")
+    assert [hit.severity for hit in one.findings if "takes no value" in hit.message] == ["error"] * refused
+    assert settings_of(one)["tp"] == 2
+
+
+def test_a_word_for_a_variable_that_may_be_unset(tmp_path: Path) -> None:
+    script = 'vllm serve Qwen/Qwen3-8B ${NAME:+--served-model-name "$NAME"} ${RANKS:+-tp $RANKS}\n'
+    assert "tp" not in settings_of(only(tmp_path, "a.sh", script))
+    assert settings_of(only(tmp_path, "b.sh", "RANKS=2\n" + script))["tp"] == 2
+    image = "FROM vllm/vllm-openai:v0.9.2\nENTRYPOINT vllm serve Qwen/Qwen3-8B ${LENGTH:+--max-model-len $LENGTH}\n"
+    assert not only(tmp_path, "Dockerfile", image).findings
+
+
 def test_values_from_elsewhere(tmp_path: Path) -> None:
     script = 'vllm serve "$1" --api-key $KEY --max-lora-rank $RANK --lora-modules $NAME=$WHERE --port $PORT'
     found = checked(tmp_path, {"serve.sh": script}, "serve.sh")
