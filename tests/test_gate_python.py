@@ -190,6 +190,31 @@ def other(model):
     ]
 
 
+def test_a_program_that_is_looked_for() -> None:
+    program = """import os, shutil, subprocess
+
+def binary():
+    for place in ("/app/llama-server", "/usr/bin/llama-server"):
+        if os.path.exists(place):
+            return place
+    return shutil.which("llama-server") or "/app/llama-server"
+
+def start():
+    model = os.environ.get("MODEL") or "/models/Qwen3-8B-Q4_K_M.gguf"
+    subprocess.Popen([binary(), "-m", model, "-c", str(4096)])
+"""
+    (found,) = read("app.py", program)
+    assert (found.engine, found.name) == ("llama.cpp", "app.py:start")
+    assert texts(found) == ["-m", "/models/Qwen3-8B-Q4_K_M.gguf", "-c", "4096"]
+
+
+def test_functions_that_call_themselves_end() -> None:
+    program = 'def a():\n    return a() + a()\n\ncommand = ["vllm", "serve", a()]\n'
+    before = time.process_time()
+    assert len(list(read("x.py", program))) == 1
+    assert time.process_time() - before < 4
+
+
 ALLOWED = """import os, subprocess, modal
 image = modal.Image.debian_slim().pip_install("vllm==0.9.2")%s
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from infopt.frozen import dataclass
+from infopt.gate.readers.python_values import returned_by
 
 MOST_CALLS = 20
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,6 +30,16 @@ def defaults(function: Function) -> dict[str, ast.AST]:
         if default is not None:
             found[parameter.arg] = default
     return {name: given for name, given in found.items() if isinstance(given, LITERALS)}
+
+
+def returns(tree: ast.Module) -> dict[str, ast.AST]:
+    """What functions without parameters return in the end, under their names in a scope."""
+    found: dict[str, ast.AST] = {}
+    for one in tree.body:
+        last = one.body[-1] if isinstance(one, ast.FunctionDef) and not one.args.args else None
+        if isinstance(one, ast.FunctionDef) and isinstance(last, ast.Return) and last.value is not None:
+            found[returned_by(one.name)] = last.value
+    return found
 
 
 def calls_of(tree: ast.Module) -> dict[str, list[Call]]:

@@ -18,7 +18,7 @@ from infopt.gate.engines import engine_of_image, started
 from infopt.gate.found import Argument, Found, Hardware
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.accelerators import asked_of
-from infopt.gate.readers.python_calls import Call, calls_of, defaults
+from infopt.gate.readers.python_calls import Call, calls_of, defaults, returns
 from infopt.gate.readers.python_environment import environment_of
 from infopt.gate.readers.python_values import (
     UNKNOWN,
@@ -75,7 +75,7 @@ def read(path: str, content: str) -> Iterator[Found]:
     tree = _tree(content)
     if tree is None:
         return
-    module = Scope(_names(tree.body, {}))
+    module = Scope(returns(tree) | _names(tree.body, {}))
     image, around = _image(tree, module), environment_of(tree, module)
     seen: list[tuple[object, ...]] = []
     for place, node in _places(tree, module, Path(path).name if path != "-" else FORM):
@@ -295,7 +295,8 @@ def _of_words(node: ast.AST | None, place: Place, at_node: ast.AST) -> Found | N
     if not words:
         return None
     arguments = tuple(_argument(word, shown(word, place.names), at_node) for word in words)
-    own = started(arguments, {}) if len(arguments) > 1 else None
+    # Paths alone are places to look for a program.
+    own = started(arguments, {}) if len(arguments) > 1 and not all(a.text.startswith("/") for a in arguments) else None
     if own is None:
         return _container(arguments, place)
     line = getattr(at_node, "lineno", 1)

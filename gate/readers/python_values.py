@@ -14,6 +14,7 @@ MOST_DEPTH = 30
 MOST_CHARACTERS = 20_000
 MOST_ITEMS = 2_000
 MOST_STEPS = 200_000
+ENVIRONMENT = frozenset({"os.environ.get", "os.getenv", "environ.get", "getenv"})
 
 
 class _Unknown:
@@ -73,7 +74,21 @@ def value(node: ast.AST | None, names: Scope, depth: int = MOST_DEPTH) -> Any:
         if isinstance(node.op, ast.USub) and isinstance(inner, int | float):
             return -inner
         return not inner if isinstance(node.op, ast.Not) and inner is not UNKNOWN else UNKNOWN
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return _either(node, names, depth)
     return _call(node, names, depth) if isinstance(node, ast.Call) else UNKNOWN
+
+
+def _either(node: ast.BoolOp, names: Scope, depth: int) -> Any:
+    """`a or b`: the first that is something; a variable of the environment without a default is nothing."""
+    for part in node.values:
+        inner = value(part, names, depth - 1)
+        unset = isinstance(part, ast.Call) and name_of(part.func) in ENVIRONMENT and len(part.args) == 1
+        if inner is UNKNOWN and not unset:
+            return UNKNOWN
+        if inner is not UNKNOWN and inner:
+            return inner
+    return UNKNOWN
 
 
 def _joined(node: ast.JoinedStr, names: Scope, depth: int) -> str:
@@ -111,7 +126,7 @@ def _operation(node: ast.BinOp, names: Scope, depth: int) -> Any:
 
 
 def _call(node: ast.Call, names: Scope, depth: int) -> Any:
-    """`str(x)`, `int(x)`, `json.dumps(x)`, `" ".join(x)`, `os.getenv(name, default)`."""
+    """`str(x)`, `int(x)`, `json.dumps(x)`, `" ".join(x)`, `os.getenv(name, default)`, the program's own functions."""
     called = name_of(node.func)
     if called == "str" and len(node.args) == 1:
         return shown(node.args[0], names, depth - 1)
@@ -122,8 +137,12 @@ def _call(node: ast.Call, names: Scope, depth: int) -> Any:
     if called == "json.dumps" and node.args:
         whole = plain_data(node.args[0], names, depth - 1)
         return UNKNOWN if whole is UNKNOWN else json.dumps(whole)
-    if called in ("os.environ.get", "os.getenv", "environ.get", "getenv") and len(node.args) == 2:
+    if called in ENVIRONMENT and len(node.args) == 2:
         return value(node.args[1], names, depth - 1)
+    if called in ("shutil.which", "which") and len(node.args) == 1:
+        return value(node.args[0], names, depth - 1)
+    if (returned := returned_by(called)) in names and not node.args and not node.keywords:
+        return value(names[returned], names, depth - 1)
     if isinstance(node.func, ast.Attribute) and node.func.attr == "strip" and not node.args:
         inner = value(node.func.value, names, depth - 1)
         return inner.strip() if isinstance(inner, str) else UNKNOWN
@@ -136,6 +155,11 @@ def _call(node: ast.Call, names: Scope, depth: int) -> Any:
         words = elements(node.args[0], names, depth - 1)
         return " ".join(shown(word, names, depth - 1) for word in words) if words is not None else UNKNOWN
     return UNKNOWN
+
+
+def returned_by(function: str) -> str:
+    """The name under which a scope holds what a function of the program returns."""
+    return f"{function}()"
 
 
 def elements(node: ast.AST | None, names: Scope, depth: int = MOST_DEPTH) -> list[ast.AST] | None:
