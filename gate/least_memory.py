@@ -9,7 +9,7 @@ from infopt.gate.deployment import Deployment
 from infopt.gate.placing import context_of, spills
 from infopt.gate.requests import asked
 from infopt.hardware.accelerator import Accelerator, HardwareChoice
-from infopt.hardware.catalogue import load_accelerator
+from infopt.hardware.catalogue import hardware_names, load_accelerator
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.geometry import ModelProfile
@@ -18,7 +18,7 @@ from infopt.studies.scenarios import build
 GIB = 2**30
 # Answers are whole steps; the largest is more than any device has.
 STEP_BYTES = GIB // 10
-MOST_STEPS = 10_240
+MOST_STEPS = 40_960
 # Up to this size engines have other defaults, so the sum is made anew there (profiles/data/engines, min_device_gib).
 SMALL_STEPS = 699
 # Steps the answer may be away from what the straight line says.
@@ -36,6 +36,12 @@ def least_bytes(deployment: Deployment, model: ModelProfile) -> int | None:
         return _least(deployment, model)
     except InfoptError:
         return None
+
+
+@cache
+def largest_bytes() -> int:
+    """Usable memory of the largest device in the catalogue."""
+    return max(int(load_accelerator(id).usable_memory_bytes or 0) for id in hardware_names())
 
 
 def _least(deployment: Deployment, model: ModelProfile) -> int | None:

@@ -107,3 +107,18 @@ def test_no_number_where_none_can_be_told(tmp_path: Path, text: str) -> None:
 def test_no_number_where_the_device_is_known(tmp_path: Path) -> None:
     text = POD.format(model="meta-llama/Llama-3.1-8B-Instruct", context=8192, tp=1)
     assert checked(tmp_path, text, gpu="l4").case.needs_bytes_per_gpu is None
+
+
+def test_more_than_any_device_has(tmp_path: Path) -> None:
+    def findings(words: str) -> list[str]:
+        command = f"docker run --gpus all vllm/vllm-openai:v0.19.1 --max-model-len 8192 {words}"
+        (one,) = gate(["-"], Policy(), None, command).checked
+        return [finding.message for finding in one.findings if finding.rule == "does-not-fit"]
+
+    (message,) = findings("--model deepseek-ai/DeepSeek-V3")
+    assert "the largest known has 432.00 GiB" in message
+    assert not findings("--model deepseek-ai/DeepSeek-V3 --tensor-parallel-size 8")
+    assert not findings("--model meta-llama/Llama-3.3-70B-Instruct")
+    assert not findings("--model deepseek-ai/DeepSeek-V3 --tensor-parallel-size $RANKS")
+    assert not findings('--model deepseek-ai/DeepSeek-V3 "$@"')
+    assert not findings("--model deepseek-ai/DeepSeek-V3 $MORE")

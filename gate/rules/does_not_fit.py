@@ -3,15 +3,25 @@
 from collections.abc import Iterator
 
 from infopt.gate.case import Case
+from infopt.gate.environment import unresolved
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.least_memory import largest_bytes
 from infopt.gate.placing import spills
 from infopt.gate.stages import stage_said
 from infopt.units import format_gib
+
+# Engines that use one device where nothing says more; forms whose command has all that it says.
+COUNTED = frozenset({"vllm", "sglang"})
+WHOLE_COMMANDS = frozenset({"shell", "systemd", "docker-compose"})
+# Below this there are devices; past the largest by this much the error of the ledger decides nothing.
+LARGE_BYTES, BEYOND = 200 * 2**30, 1.25
 
 
 def check(case: Case) -> Iterator[Hit]:
     """Nothing is left for a cache on the device that decides."""
     plan = case.plan
+    if case.device is None:
+        yield from _nowhere(case)
     if plan is None or plan.fits is not False or spills(case.deployment) or plan.memory.kv_pool_bytes_per_gpu > 0:
         return
     memory, s = plan.memory, plan.scenario
@@ -27,6 +37,22 @@ def check(case: Case) -> Iterator[Hit]:
         remedy=" or ".join(remedy.text for remedy in plan.remedies),
         confidence=case.sureness,
     )
+
+
+def _nowhere(case: Case) -> Iterator[Hit]:
+    """More than any device has, whichever it is; where degrees may be given elsewhere, nothing is said."""
+    needs, deployment = case.needs_bytes_per_gpu, case.deployment
+    if needs is None or case.model is None or needs < LARGE_BYTES or deployment.engine not in COUNTED:
+        return
+    ends = not any(unresolved(argument.text) for argument in deployment.found.arguments)
+    whole = (ends and deployment.found.form in WHOLE_COMMANDS) or case.value("tp") is not None
+    if whole and needs > BEYOND * largest_bytes():
+        yield Hit(
+            f"{case.model.id} does not fit: each device needs at least {format_gib(needs)}, "
+            f"the largest known has {format_gib(largest_bytes())}",
+            at=deployment.said_at("tp") or deployment.said_at("model"),
+            remedy="more devices (tensor or pipeline parallel), or fewer bits",
+        )
 
 
 def _spread(case: Case) -> str:
