@@ -212,6 +212,12 @@ def test_a_folder_is_in_the_format_that_an_option_says(tmp_path: Path) -> None:
     assert served("/models/Qwen2.5-14B-Instruct", "compressed-tensors").verdict == "undetermined"
 
 
+@pytest.mark.parametrize(("model", "sure"), [("Qwen/Qwen3-8B", "certain"), ("/models/Qwen3-8B", "likely")])
+def test_a_folder_may_say_more_positions_than_its_name(tmp_path: Path, model: str, sure: str) -> None:
+    one = pod(tmp_path, "--model", model, "--max-model-len", "90000", gpu="NVIDIA-L4")
+    assert [hit.confidence for hit in one.findings if hit.rule == "context-above-model"] == [sure]
+
+
 def test_ipc_of_the_host_has_no_small_shared_memory(tmp_path: Path) -> None:
     text = (FIXTURES / "shm-size" / "bad.yaml").read_text()
     path = tmp_path / "shared.yaml"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
+from infopt.gate.models import is_path
 
 VARIABLES = {"vllm": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "sglang": "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"}
 STRICT = frozenset({"vllm", "sglang"})
@@ -28,6 +29,8 @@ def check(case: Case) -> Iterator[Hit]:
         detail=f"{name} is set: it starts, and answers past {limit:,} tokens are not reliable" if allowed else "",
         remedy=f"at most {limit:,}, or rope scaling the model was tested with",
         severity="error" if refused else "warning",
+        # A folder's name says what it was made from; its config may say more positions.
+        confidence="likely" if is_path(case.deployment.model or "") else "certain",
     )
 
 
