@@ -16,7 +16,11 @@ from infopt.records import Record
 
 
 class Workload(Record):
-    """What arrives; None where it is not known. `prefix_share` is a part of the input."""
+    """What arrives; None where it is not known. `prefix_share` is a part of the input.
+
+    prefixes, prefix_skew  distinct shared prefixes and the Zipf exponent of their popularity
+    routing                how requests find a replica
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -24,6 +28,9 @@ class Workload(Record):
     concurrency: int | None = None
     shared_prefix_tokens: int | None = None
     prefix_share: float | None = None
+    prefixes: int | None = None
+    prefix_skew: float | None = None
+    routing: str | None = None
 
 
 class Targets(Record):

@@ -15,6 +15,7 @@ from infopt.gate.policy import Accepted, Margins, Override, Policy, RulePolicy, 
 from infopt.gate.policy_kinds import (
     COUNT,
     DATE,
+    FLOAT,
     HARDWARE,
     RATE,
     SECONDS,
@@ -54,6 +55,9 @@ WORKLOAD: Table = {
     "concurrency": Key("concurrency", COUNT),
     "shared_prefix_tokens": Key("shared_prefix_tokens", TOKENS),
     "prefix_share": Key("prefix_share", SHARE),
+    "prefixes": Key("prefixes", COUNT),
+    "prefix_skew": Key("prefix_skew", FLOAT),
+    "routing": Key("routing", one_of("random", "least-loaded", "affinity")),
 }
 TARGETS: Table = {
     "ttft": Key("ttft_s", SECONDS),

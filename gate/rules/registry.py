@@ -62,6 +62,7 @@ MODULES = (
     "context_above_workload",
     "context_below_workload",
     "prefix_caching_off",
+    "affinity_hot_spot",
     "prefix_caching_useless",
     "prefix_block_too_long",
     "kv_quantization_small",
