@@ -233,7 +233,7 @@ def bomb(levels: int, leaf: str) -> str:
 @pytest.mark.parametrize("leaf", ["{}", "x"])
 def test_aliases_of_aliases_end(tmp_path: Path, leaf: str) -> None:
     (document,) = documents(bomb(60, leaf), "bomb")
-    before = time.perf_counter()
+    before = time.process_time()
     assert len(list(keys_of(document, "bomb"))) <= MOST_VALUES
     file = tmp_path / "deployment.yaml"
     inner = "\n".join(f"    {line}" for line in f"max_batch_size: 1\nmax_seq_len: 2\n{bomb(60, leaf)}".splitlines())
@@ -241,7 +241,7 @@ def test_aliases_of_aliases_end(tmp_path: Path, leaf: str) -> None:
     file.write_text(f"{dedent(pod('/etc/engine/vllm.yaml'))}---\n{head}  vllm.yaml: |\n{inner}\n", encoding="utf-8")
     (found,) = read_file(str(file)).deployments
     assert "options file" in [unknown.fact for unknown in found.unknown]
-    assert time.perf_counter() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_words_of_keys() -> None:

@@ -63,10 +63,10 @@ def test_no_engine(program: str) -> None:
 
 
 def test_deep_programs_end() -> None:
-    before = time.perf_counter()
+    before = time.process_time()
     assert call("(" * 90_000) is None
     assert call(HEAD + "LLM(model=" + "int(" * 60 + "1" + ")" * 60 + ")") == ["vllm"]
-    assert time.perf_counter() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_libraries_and_programs() -> None:

@@ -692,10 +692,10 @@ def test_hostile_files_are_refused_fast_and_small(what: str, sparse_bytes: int, 
     path.write_bytes(HOSTILE[what])
     if sparse_bytes:
         os.truncate(path, sparse_bytes)
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(InfoptError) as caught:
         profile_from_gguf(str(path))
-    elapsed = time.perf_counter() - begin
+    elapsed = time.process_time() - begin
     tracemalloc.start()
     with pytest.raises(InfoptError):
         profile_from_gguf(str(path))
@@ -709,9 +709,9 @@ def test_hostile_files_are_refused_fast_and_small(what: str, sparse_bytes: int, 
 
 def test_the_longest_vocabulary_read_takes_less_than_a_second() -> None:
     head = PLAIN + u64(0) + u64(1) + PAIR + struct.pack("<II", ARRAY, STRING) + u64(MAX_SKIPPED_STRINGS)
-    begin = time.perf_counter()
+    begin = time.process_time()
     parse_gguf_header(MemoryFile("model.gguf", head + b"\0" * (8 * MAX_SKIPPED_STRINGS)))
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 WHOLE, _DATA_BYTES = header_bytes({**TINY, "tokenizer.ggml.tokens": ["a", "bc", ""], "x.y": [1, 2]}, TINY_TENSORS)

@@ -211,11 +211,11 @@ def test_hostile_sizes_cost_no_time():
     many = {"num_hidden_layers": 10_000, "intermediate_size": list(range(1, 10_001))}
     listed = [f"model.layers.{i % 10_000}.mlp.up_proj{i}" for i in range(50_000)]
     general = [f"re:.*a.*b.*z{i}" for i in range(64)]
-    start = time.perf_counter()
+    start = time.process_time()
     read(LLAMA, **many, quantization_config={"quant_method": "fp8", "ignore": listed})
     with pytest.raises(InfoptError, match="more than infopt reads"):
         read(LLAMA, **many, quantization_config={"quant_method": "fp8", "ignore": general})
-    assert time.perf_counter() - start < 5  # 0.9 s on one quiet core
+    assert time.process_time() - start < 5  # 0.9 s on one quiet core
 
 
 @pytest.mark.parametrize(

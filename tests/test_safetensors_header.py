@@ -457,10 +457,10 @@ def test_hostile_headers_are_refused_fast_and_small(what: str, sparse_bytes: int
     if sparse_bytes:
         os.truncate(path, sparse_bytes)
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(InfoptError) as caught:
         profile_from_weights(str(path))
-    elapsed, peak = time.perf_counter() - begin, tracemalloc.get_traced_memory()[1]
+    elapsed, peak = time.process_time() - begin, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "\n" not in str(caught.value)
     assert "model.safetensors" in str(caught.value)
