@@ -1,7 +1,7 @@
 """`infopt checklist`: the deployment, the lists, what was observed, and who signed."""
 
 import shlex
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +46,13 @@ class ListOptions:
         list[str],
         typer.Option("--signed", metavar="ITEM=NAME", show_default=False, help="NAME stands for an item; repeatable."),
     ] = field(default_factory=list)
+    deployment: Annotated[
+        Path | None,
+        typer.Option("--deployment", metavar="FILE", help="A deployment file in place of the options it answers."),
+    ] = None
+    named: Annotated[
+        str | None, typer.Option("--named", metavar="NAME", help="Which deployment of that file, where it has several.")
+    ] = None
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Also as a page to print.")] = None
 
     def signatures(self) -> "dict[str, Signature]":
@@ -59,10 +66,20 @@ class ListOptions:
         return tuple(name.strip() for text in self.applied for name in text.split(",") if name.strip())
 
 
+@dataclass(frozen=True, slots=True)
+class OwnScenario(ScenarioOptions):
+    """The scenario's options; the model may be in a deployment file."""
+
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", metavar="MODEL", show_default=False, help="As --model of plan takes it."),
+    ] = ""
+
+
 @app.command(epilog=CHECKLIST_STATUSES)
-@takes(ScenarioOptions, LoadOptions, ListOptions, OutputOptions)
+@takes(OwnScenario, LoadOptions, ListOptions, OutputOptions)
 def checklist(
-    scenario: ScenarioOptions,
+    scenario: OwnScenario,
     load: LoadOptions,
     lists: ListOptions,
     output: OutputOptions,
@@ -76,12 +93,20 @@ def checklist(
     infopt checklist --model 70b --hw h100:4 --isl 2k --osl 300 --batch 32 --tpot 40ms
     infopt checklist --model 8b --hw l40s --ctx 8k --observed observed.json --answers answers.yaml --format md
     infopt checklist --model 8b --hw l40s --ctx 8k --items ours.yaml --html checklist.html
+    infopt checklist --deployment k8s/chat.yaml --isl 2k --osl 300 --batch 32
 
     An option that is not given (--method, --adapters, ...) says that the deployment does not have it.
     """
+    words = shlex.split(command())[2:]
+    if lists.deployment is not None:
+        scenario, load, words = _from_file(scenario, load, lists.deployment, lists.named, words)
+    elif lists.named is not None:
+        raise InfoptError("--named without --deployment: it names a deployment of a file")
+    if not scenario.model:
+        raise InfoptError("--model is missing: name it, or give the --deployment FILE that serves it")
     if scenario.hw is None:
         raise InfoptError("--hw is missing: a checklist is of one deployment, such as --hw h100:4")
-    found = _checked(scenario, load, lists)
+    found = _checked(scenario, load, lists, words)
     tell(f"{lists.observed}: {name} is not a key that is known; it is left out" for name in found.ignored)
     if lists.html is not None:
         from infopt.reports.checklist_html import html_page
@@ -94,7 +119,52 @@ def checklist(
     raise typer.Exit(verdict_status(found.passes, allow_undetermined))
 
 
-def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions) -> "Checked":
+def _from_file(
+    scenario: OwnScenario, load: LoadOptions, path: Path, name: str | None, words: list[str]
+) -> tuple[OwnScenario, LoadOptions, list[str]]:
+    """The options with what a deployment file says, and the words as if they had been typed; typed ones win."""
+    from infopt.gate.as_options import options_of
+    from infopt.gate.policy import Policy
+    from infopt.gate.reading import Overrides
+
+    overrides = Overrides(scenario.model or None, scenario.engine_version, scenario.hw)
+    said = options_of(str(path), name, Policy(), overrides)
+    typed = {word.partition("=")[0] for word in words}
+    new = {option: value for option, value in said.items() if option not in typed or option in ("--model", "--hw")}
+    kept_words = _without(words, {"--deployment", "--named", "--model", "-m", "--hw"} & typed)
+    return (
+        _filled(scenario, new),
+        _filled(load, new),
+        [*kept_words, *(word for pair in new.items() for word in pair if word)],
+    )
+
+
+def _without(words: list[str], left_out: set[str]) -> list[str]:
+    """The words without some options and their values."""
+    rest: list[str] = []
+    skip = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if skip or name in left_out:
+            skip = not skip and name in left_out and not equals
+            continue
+        rest.append(word)
+    return rest
+
+
+def _filled(family: Any, said: dict[str, str]) -> Any:
+    """An option family with values by their options' names, each read as its option reads it."""
+    given: dict[str, Any] = {}
+    for one in fields(family):
+        option = one.type.__metadata__[0]  # type: ignore[union-attr]
+        name = next((n for n in (option.default, *option.param_decls) if n in said), None)
+        if name is not None:
+            parse = option.parser
+            given[one.name] = True if not said[name] else parse(said[name]) if parse is not None else said[name]
+    return replace(family, **given)
+
+
+def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions, words: list[str]) -> "Checked":
     from infopt.profiles.resolve import resolve_model
     from infopt.studies.checklist import checklist as study
     from infopt.studies.checklist import lists_of
@@ -111,16 +181,16 @@ def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions) -
         curve=load.curve(),
         applied=lists.techniques_in_use(),
         observed=read_observed(lists.observed) if lists.observed is not None else None,
-        offloads=any(word.partition("=")[0] == "--offload" for word in shlex.split(command())),
+        offloads=any(word.partition("=")[0] == "--offload" for word in words),
     )
-    return study(deployment, asked, answers, typed())
+    return study(deployment, asked, answers, typed(words))
 
 
-def typed() -> "Typed":
-    """The options of the command line that describe the deployment."""
+def typed(words: list[str]) -> "Typed":
+    """Those of the words that describe the deployment."""
     from infopt.studies.checklist import Typed
 
-    words, plan = shlex.split(command())[2:], option_names(ScenarioOptions)
+    plan = option_names(ScenarioOptions)
     every = plan | option_names(LoadOptions)
     kv, weights = (
         {name: valued for name, valued in every.items() if name not in left_out}
