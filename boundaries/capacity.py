@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from infopt.boundaries.weight_kernels import obstacle
+from infopt.ledgers.links import NODE_DEVICES
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
-
-DEVICES_PER_NODE = 8
 
 
 def fewest_devices(s: Scenario) -> int | None:
@@ -14,7 +13,7 @@ def fewest_devices(s: Scenario) -> int | None:
 
     Tried are the powers of two the model allows and the weight format can be cut into.
     """
-    node = s.accelerator.devices_per_node or DEVICES_PER_NODE
+    node = s.accelerator.devices_per_node or NODE_DEVICES
     for tp in allowed_tensor_parallel(s.model, node):
         if tp & (tp - 1):
             continue

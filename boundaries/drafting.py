@@ -21,6 +21,7 @@ from infopt.boundaries.steps import Steps, off_alike, steps_of
 from infopt.frozen import dataclass
 from infopt.ledgers.cache import layer_bytes_per_token
 from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import FULL_PRECISION_BITS
 from infopt.ledgers.weights import layer_rank_bytes, stage_rank_bytes
 from infopt.profiles.engines import in_versions
 from infopt.profiles.formats import load_weight_format
@@ -30,7 +31,6 @@ from infopt.records import Record
 # Best value with its ends: low, best, high.
 Seconds = tuple[float, float, float]
 NOTHING: Seconds = (0.0, 0.0, 0.0)
-FULL_PRECISION_BITS = 16.0
 
 
 class Scheduling(Record):

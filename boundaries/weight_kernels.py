@@ -13,7 +13,7 @@ from infopt.errors import InfoptError
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.shards import group_tensor_parallel, uncut
-from infopt.ledgers.step_time import StepShape
+from infopt.ledgers.step_time import FULL_PRECISION_BITS, StepShape
 from infopt.profiles.engines import in_versions
 from infopt.profiles.formats import load_weight_format
 from infopt.records import Record, read_yaml, validate_record
@@ -21,7 +21,6 @@ from infopt.records import Record, read_yaml, validate_record
 _FILE = Path(__file__).resolve().parent / "data" / "weight_kernels.yaml"
 # Places of the three figures of `unpacking`.
 BEST, EXPECTED, WORST = 0, 1, 2
-FULL_PRECISION_BITS = 16
 
 
 class Groups(Record):

@@ -11,6 +11,7 @@ from infopt.boundaries.lora import BYTES_PER_ELEMENT
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import Deployment
+from infopt.gate.engine_defaults import default_of, lora_slots_of
 from infopt.gate.models import Named, model_named
 from infopt.gate.placing import whole_number
 from infopt.hardware.accelerator import HardwareChoice
@@ -23,8 +24,6 @@ from infopt.studies.scenarios import Request, build
 GIB = 2**30
 NO_MODEL = frozenset({"ngram", "[ngram]", "suffix", "ngram_gpu", "medusa"})
 OWN_LAYERS = frozenset({"mtp", "nextn", "deepseek_mtp"})
-DEFAULT_SLOTS = {"vllm": 1, "sglang": 8}
-DEFAULT_RANK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,8 @@ def adapter_bytes(deployment: Deployment, s: Scenario) -> tuple[float, int, int]
     """Adapter slots on a rank in bytes, number, rank; 0 without adapters or where the rank is unknown."""
     if not deployment.value("lora"):
         return 0.0, 0, 0
-    slots = int(deployment.value("lora_slots") or DEFAULT_SLOTS.get(deployment.engine, 1))
-    rank = int(deployment.value("lora_rank") or (DEFAULT_RANK if deployment.engine == "vllm" else 0))
+    slots = int(deployment.value("lora_slots") or lora_slots_of(deployment.engine) or 1)
+    rank = int(deployment.value("lora_rank") or (default_of("lora_rank") if deployment.engine == "vllm" else 0))
     return slots_bytes(rank_width(s, experts=False), slots, rank, BYTES_PER_ELEMENT), slots, rank
 
 

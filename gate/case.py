@@ -7,6 +7,7 @@ from typing import Any
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
 from infopt.gate.deployment import DECISIVE, Confidence, Deployment, Unknown
+from infopt.gate.engine_defaults import stand_in
 from infopt.gate.least_memory import least_bytes
 from infopt.gate.models import OPEN_METHODS, is_path, model_named, told_by_method
 from infopt.gate.placing import (
@@ -20,7 +21,7 @@ from infopt.gate.placing import (
     spills,
 )
 from infopt.gate.policy import Policy
-from infopt.gate.requests import STAND_INS, planned
+from infopt.gate.requests import planned
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.instances import find_family
 from infopt.hardware.mig import PROFILE
@@ -66,7 +67,7 @@ class Case:
     def sureness(self) -> Confidence:
         """`likely` where memory rests on an assumption: the smallest of a name's sizes, another engine's budget."""
         sizes = self.device is not None and _larger(self.device) is not None
-        return "likely" if sizes or self.deployment.engine in STAND_INS else "certain"
+        return "likely" if sizes or stand_in(self.deployment.engine) is not None else "certain"
 
     def value(self, name: str, default: Any = None) -> Any:
         """A setting of the deployment."""

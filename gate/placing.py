@@ -12,15 +12,12 @@ import re
 
 from infopt.frozen import dataclass
 from infopt.gate.deployment import Deployment
+from infopt.gate.engine_defaults import default_of, versions_of
 from infopt.profiles.engines import in_versions
 from infopt.profiles.geometry import ModelProfile
 
 # Engines that start with a shorter context where theirs does not fit, if the file asks for none.
 SHORTENS = frozenset({"sglang", "tgi", "tensorrt-llm", "llama.cpp", "ollama"})
-# Ollama's default on devices below 24 GB (envconfig/config.go, OLLAMA_CONTEXT_LENGTH).
-OLLAMA_CONTEXT_TOKENS = 4096
-# TGI's own limit where the file sets none, in these versions (launcher/src/main.rs, max_default).
-TGI_CONTEXT_TOKENS, TGI_LIMITED = 4096, ("2.0", "2.3")
 # Engines that spread a model over every device they see.
 TAKES_ALL = frozenset({"tgi", "llama.cpp", "ollama"})
 # Engines that leave layers in host memory where devices do not hold them all.
@@ -141,13 +138,14 @@ def context_of(deployment: Deployment, model: ModelProfile) -> Context:
     if deployment.engine == "llama.cpp":
         return _slots(deployment, limit)
     if deployment.engine == "ollama":
-        tokens = asked or OLLAMA_CONTEXT_TOKENS
+        tokens = asked or default_of("ollama_context_tokens")
         how = "" if asked else f"context {tokens} tokens: Ollama's default on devices below 24 GB"
         return Context(tokens, max(1, int(deployment.value("max_num_seqs", 1) or 1)), bool(asked), not asked, how)
     if asked == AUTO:
         return Context(limit, shortens=True, how="context: the longest that fits")
-    if asked in (None, 0) and _limited_by_tgi(deployment) and (limit or 0) > TGI_CONTEXT_TOKENS:
-        return Context(TGI_CONTEXT_TOKENS, shortens=True, how=f"context {TGI_CONTEXT_TOKENS} tokens: TGI's default")
+    own = default_of("tgi_context_tokens")
+    if asked in (None, 0) and _limited_by_tgi(deployment) and (limit or 0) > own:
+        return Context(own, shortens=True, how=f"context {own} tokens: TGI's default")
     if asked in (None, 0):
         shortens = deployment.engine in SHORTENS
         return Context(limit, shortens=shortens, how=f"context {limit} tokens: the model's own limit")
@@ -156,7 +154,9 @@ def context_of(deployment: Deployment, model: ModelProfile) -> Context:
 
 def _limited_by_tgi(deployment: Deployment) -> bool:
     version = deployment.version
-    return deployment.engine == "tgi" and version is not None and in_versions(version, *TGI_LIMITED)
+    return (
+        deployment.engine == "tgi" and version is not None and in_versions(version, *versions_of("tgi_context_tokens"))
+    )
 
 
 def _slots(deployment: Deployment, limit: int | None) -> Context:

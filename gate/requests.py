@@ -12,6 +12,7 @@ from typing import Any
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.gate.beside import beside_bytes, draft_said
 from infopt.gate.deployment import Deployment
+from infopt.gate.engine_defaults import default_of, stand_in
 from infopt.gate.engines import DATA
 from infopt.gate.placing import context_of, placement_of, whole_number
 from infopt.hardware.accelerator import HardwareChoice
@@ -22,17 +23,6 @@ from infopt.profiles.geometry import LayerRun, ModelProfile
 from infopt.records import names_in, read_yaml
 from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Request, build
-
-# Engines planned by the record of another, and the share of what is free that they take where that differs.
-STAND_INS = {
-    "tgi": ("tensorrt-llm", "1.0", 0.9),
-    "ollama": ("llama.cpp", "b11434", 1.0),
-    "nim": ("vllm", "0.8", 0.9),
-    "huggingfaceserver": ("vllm", "0.8", 0.9),
-}
-# Sequences TGI's warm-up runs at once (launcher/src/main.rs: its prefill budget bounds them).
-TGI_SEQUENCES = 128
-TGI_PREFILL_TOKENS = 4096
 
 
 def planned(
@@ -108,10 +98,10 @@ def request_of(deployment: Deployment, model: ModelProfile, context: int | None,
 def _record(deployment: Deployment, assumed: list[str]) -> tuple[str, str]:
     """The engine and version whose record is used."""
     engine, version = deployment.engine, deployment.version
-    if engine in STAND_INS:
-        other, at, _ = STAND_INS[engine]
-        assumed.append(f"memory of {engine} by the rule of {other}: no record of its own")
-        return other, at
+    other = stand_in(engine)
+    if other is not None:
+        assumed.append(f"memory of {engine} by the rule of {other.engine}: no record of its own")
+        return other.engine, other.version
     if engine not in engine_names():
         raise UndeterminedError(f"memory of {engine} is described by no record")
     if version is None:
@@ -128,15 +118,15 @@ def _record(deployment: Deployment, assumed: list[str]) -> tuple[str, str]:
 
 def _utilization(deployment: Deployment) -> float | None:
     said: float | None = deployment.value("utilization")
-    share = STAND_INS[deployment.engine][2] if deployment.engine == "tgi" else None
-    return said if share is None else share * (1.0 if said is None else said)
+    other = stand_in(deployment.engine) if deployment.engine == "tgi" else None
+    return said if other is None else other.share * (1.0 if said is None else said)
 
 
 def _sequences(deployment: Deployment) -> int | None:
     if deployment.engine in ("llama.cpp", "ollama"):
         return 1
     said = _positive(deployment.value("max_num_seqs"))
-    return TGI_SEQUENCES if said is None and deployment.engine == "tgi" else said
+    return default_of("tgi_sequences") if said is None and deployment.engine == "tgi" else said
 
 
 def _prefill_tokens(deployment: Deployment) -> int | None:
@@ -145,7 +135,7 @@ def _prefill_tokens(deployment: Deployment) -> int | None:
     if said is not None or deployment.engine != "tgi":
         return said
     entered = _positive(deployment.value("input_tokens"))
-    return TGI_PREFILL_TOKENS if entered is None else entered + 50
+    return default_of("tgi_prefill_tokens") if entered is None else entered + 50
 
 
 def weights_of(deployment: Deployment, model: ModelProfile) -> str | None:

@@ -15,6 +15,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.step_time import FULL_PRECISION_BITS
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.checklists import Feature
 from infopt.profiles.formats import load_weight_format
@@ -35,7 +36,6 @@ TECHNIQUE_OF: dict[Feature, str] = {
     "parallelism": "parallelism",
 }
 NOT_JUDGED = "not judged by this version of infopt"
-FULL_PRECISION_BITS = 16.0
 # Tokens per step this near to one are one.
 SAME_SHARE = 0.02
 

@@ -5,6 +5,20 @@ from pathlib import Path
 from infopt.gate.check import Checked, gate
 from infopt.gate.policy import Policy
 
+# One small server.
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: chat}
+spec:
+  nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}
+  containers:
+  - name: server
+    image: vllm/vllm-openai:v0.10.0
+    args: [--model, meta-llama/Llama-3.1-8B-Instruct, "--max-model-len=8192"]
+    resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
 
 def write(folder: Path, files: dict[str, str]) -> None:
     for name, content in files.items():

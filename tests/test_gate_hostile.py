@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_files import POD
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,18 +25,6 @@ from infopt.gate.policy import Policy
 
 pytestmark = pytest.mark.xdist_group("hostile")  # one child for all of them
 MOST_SECONDS, MOST_MEMORY_BYTES = 5.0, 500_000_000
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: chat}
-spec:
-  nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}
-  containers:
-  - name: server
-    image: vllm/vllm-openai:v0.10.0
-    args: [--model, meta-llama/Llama-3.1-8B-Instruct, "--max-model-len=8192"]
-    resources: {limits: {nvidia.com/gpu: 1}}
-"""
 HEAD = POD[: POD.index("    args:")]
 SCRIPT = HEAD + "    command: [sh, -c]\n    args:\n    - |\n"
 

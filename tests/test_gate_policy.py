@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from gate_files import POD
 
 from infopt.cli import run
 from infopt.errors import InfoptError
@@ -17,18 +18,6 @@ from infopt.gate.policy_schema import policy_schema
 from infopt.gate.reading import Overrides
 from infopt.reports.schemas import schema_text
 
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: chat}
-spec:
-  nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}
-  containers:
-  - name: server
-    image: vllm/vllm-openai:v0.10.0
-    args: [--model, meta-llama/Llama-3.1-8B-Instruct, "--max-model-len=8192"]
-    resources: {limits: {nvidia.com/gpu: 1}}
-"""
 WHOLE = """\
 hardware: h100
 workload: {rate: 5/s, input_tokens: 2k, output_tokens: 512, concurrency: 64, prefix_share: 40%}

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from infopt.gate.case import Case
+from infopt.gate.engine_defaults import default_of
 from infopt.gate.finding import Hit, Rule
 from infopt.profiles.engines import version_key
 
 V0_CHUNKS_ABOVE_TOKENS = 32_768
-# trtllm-serve --max_num_tokens where nothing is said.
-TRTLLM_TOKENS = 8192
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -53,7 +52,10 @@ def _chunked(case: Case, context: int | None) -> tuple[bool | None, str]:
 
 def _trtllm(case: Case) -> Iterator[Hit]:
     """TensorRT-LLM starts, and refuses prompts that a pass cannot take whole."""
-    context, budget = case.value("context_tokens"), case.value("max_num_batched_tokens", TRTLLM_TOKENS)
+    context, budget = (
+        case.value("context_tokens"),
+        case.value("max_num_batched_tokens", default_of("tensorrt_llm_step_tokens")),
+    )
     if not isinstance(context, int) or not isinstance(budget, int) or not 0 < budget < context:
         return
     if not case.value("chunked_prefill") and case.deployment.found.role != "decode":

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from infopt.gate.case import Case
+from infopt.gate.engine_defaults import default_of
 from infopt.gate.finding import Hit, Rule
-
-DEFAULT_BLOCK_TOKENS = 16
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -28,7 +27,7 @@ def _cap(case: Case) -> tuple[int | None, str]:
     if case.deployment.engine == "sglang" and isinstance(case.value("pool_tokens"), int):
         return case.value("pool_tokens"), "pool_tokens"
     if case.deployment.engine == "vllm" and isinstance(case.value("blocks"), int) and case.value("blocks") > 0:
-        return case.value("blocks") * (case.value("block_tokens") or DEFAULT_BLOCK_TOKENS), "blocks"
+        return case.value("blocks") * (case.value("block_tokens") or default_of("vllm_block_tokens")), "blocks"
     return None, ""
 
 

@@ -9,9 +9,8 @@ from infopt.boundaries.situation import Situation
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.situations import figure_of, lengths_known, load_known, situation_of
+from infopt.ledgers.step_time import FULL_PRECISION_BITS
 from infopt.profiles.formats import kv_format_name
-
-FULL_PRECISION_BITS = 16
 
 
 def check(case: Case) -> Iterator[Hit]:

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 
 from infopt.gate.case import Case
+from infopt.gate.engine_defaults import default_of
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.placing import whole_number
 
-DEFAULT_RANK = 16
 RANK = re.compile(r"(?:^|[-_/.])(?:lora[-_]?)?(?:rank|r)[-_]?(\d{1,3})(?=$|[-_/.])", re.IGNORECASE)
 
 
@@ -18,7 +18,7 @@ def check(case: Case) -> Iterator[Hit]:
         return
     limit = case.value("lora_rank")
     if limit is None and case.deployment.engine == "vllm":
-        limit = DEFAULT_RANK
+        limit = default_of("lora_rank")
     if limit is None or not case.value("lora_modules"):
         return
     said = case.parameter("lora-rank", "ranks")

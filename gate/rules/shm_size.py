@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from infopt.gate.case import Case
+from infopt.gate.engine_defaults import default_of
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.readers.kubernetes import GROUPED, TEMPLATES
 
 MIB = 2**20
 # Chips whose ranks are one program's, or talk by libraries of their own.
 ELSEWHERE = ("aws.amazon.com/neuron", "google.com/tpu")
-DEFAULT_MIB = 64
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -20,7 +20,7 @@ def check(case: Case) -> Iterator[Hit]:
         return
     if case.deployment.found.hardware.resource.startswith(ELSEWHERE):
         return
-    have = DEFAULT_MIB * MIB if host.shm_bytes is None else host.shm_bytes
+    have = default_of("shm_mib") * MIB if host.shm_bytes is None else host.shm_bytes
     least = case.parameter("shm-size", "least_mib")
     if have >= least * MIB:
         return
