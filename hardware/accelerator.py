@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from infopt.frozen import dataclass
+from infopt.hardware.calibration import Step
 
 Kind = Literal["vendor", "measured", "assumed", "user"]
 MemoryClass = Literal["hbm", "gddr", "lpddr", "ddr"]
@@ -52,6 +53,7 @@ class Accelerator:
     measured              what somebody measured on it: stream_bytes_per_s, matmul_bf16_flop_per_s, ...
     link_domain_devices   devices one link reaches where that is more than a node (NVL72)
     processor             a CPU: its memory is what the host has fitted
+    measured_steps        decode steps, verifications and prompts of a calibration record of this device
     """
 
     id: str
@@ -76,6 +78,7 @@ class Accelerator:
     measured: Mapping[str, float] = field(default_factory=dict)
     link_domain_devices: int | None = None
     processor: bool = False
+    measured_steps: tuple[Step, ...] = ()
 
     @property
     def cuda_capability(self) -> float | None:
