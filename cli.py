@@ -180,7 +180,8 @@ def models_import(
     \b
     infopt models import ./my-model/config.json --id me/my-model --out me__my-model.yaml
     """
-    from infopt.reports.files import write_text, yaml_text
+    from infopt.files import write_text
+    from infopt.reports.files import yaml_text
     from infopt.studies.model_import import import_model
 
     text = yaml_text(import_model(path, id))
@@ -256,7 +257,7 @@ def validate(
     infopt validate --predictions rows.csv
     infopt validate --truth mine.csv --plot mine.svg
     """
-    from infopt.reports.files import write_text
+    from infopt.files import write_text
     from infopt.reports.render import render_validation
     from infopt.studies.validate import predictions_csv
     from infopt.studies.validate import validate as study

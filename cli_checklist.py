@@ -109,8 +109,8 @@ def checklist(
     found = _checked(scenario, load, lists, words)
     tell(f"{lists.observed}: {name} is not a key that is known; it is left out" for name in found.ignored)
     if lists.html is not None:
+        from infopt.files import write_text
         from infopt.reports.checklist_html import html_page
-        from infopt.reports.files import write_text
 
         write_text(lists.html, html_page(found, command()))
     from infopt.reports.render import render_checklist

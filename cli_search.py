@@ -174,7 +174,7 @@ def emitted(result: "Search", row: int, form: "EmitForm", out: Path | None) -> b
     if out is None:
         emit(text.removesuffix("\n"))
         return True
-    from infopt.reports.files import write_text
+    from infopt.files import write_text
 
     write_text(out, text)
     return False

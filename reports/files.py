@@ -1,40 +1,9 @@
-"""Writing results to files, whole or not at all."""
+"""Texts of files that reports write."""
 
-import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
-
-from infopt.errors import InfoptError
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` so that nobody ever sees half of it.
-
-    Raises InfoptError where the folder cannot be written.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except OSError as error:
-        os.unlink(name)
-        raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _umask() -> int:
-    """The process's mask for new files, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def yaml_text(record: Mapping[str, Any]) -> str:

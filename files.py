@@ -1,0 +1,36 @@
+"""Writing files whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from infopt.errors import InfoptError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` so that nobody ever sees half of it.
+
+    Raises InfoptError where the folder cannot be written or the disk is full.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except OSError as error:
+        os.unlink(name)
+        raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
+    except BaseException:
+        os.unlink(name)  # interrupted: what was there before stays
+        raise
+
+
+def _umask() -> int:
+    """The process's mask for new files, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
