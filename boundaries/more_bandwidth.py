@@ -8,7 +8,6 @@ beside it with their price, and mixtures of the catalogue with the batch at whic
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 
 from infopt.boundaries.continuous_batching import occupancy
@@ -95,8 +94,7 @@ def decide(situation: Situation) -> Decision:
 def with_bandwidth(situation: Situation, times: float) -> Situation:
     """The same devices with memory `times` as fast."""
     device = situation.scenario.accelerator
-    faster = replace(device, bandwidth_bytes_per_s=times * device.bandwidth_bytes_per_s)
-    return situation.changed(accelerator=faster)
+    return situation.changed(accelerator=device.at_bandwidth(times * device.bandwidth_bytes_per_s))
 
 
 def _devices(found: Decision) -> Iterator[Figure]:

@@ -65,8 +65,7 @@ def _most_context(situation: Situation) -> float:
 
 
 def _with_bandwidth(situation: Situation, bytes_per_s: float) -> Situation:
-    device = situation.scenario.accelerator
-    return situation.changed(accelerator=replace(device, bandwidth_bytes_per_s=bytes_per_s))
+    return situation.changed(accelerator=situation.scenario.accelerator.at_bandwidth(bytes_per_s))
 
 
 BATCH = Quantity(

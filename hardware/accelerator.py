@@ -1,11 +1,13 @@
 """One accelerator: what it holds, how fast it reads, what it computes, and where each figure came from."""
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Literal
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Literal
 
 from infopt.frozen import dataclass
-from infopt.hardware.calibration import Step
+
+if TYPE_CHECKING:  # most plans have no calibration, and its records cost start-up time
+    from infopt.hardware.calibration import Step
 
 Kind = Literal["vendor", "measured", "assumed", "user"]
 MemoryClass = Literal["hbm", "gddr", "lpddr", "ddr"]
@@ -45,7 +47,7 @@ class Accelerator:
     memory_bytes          marketing figure (GB = 1e9, or GiB for parts sold that way)
     driver_memory_bytes   total the driver lists (nvidia-smi), None where never seen
     usable_memory_bytes   total CUDA and the engines see and multiply by their fraction
-    bandwidth_bytes_per_s memory bandwidth
+    bandwidth_bytes_per_s memory bandwidth: rated, or measured where a calibration has it
     peak_flop_per_s       dense peak by format: fp32, tf32, fp16, bf16, fp8, int8, fp4
     usd_per_hour          list price, None where no dated source exists
     data                  kind and source by field name ("bandwidth_bytes_per_s", "peak_flop_per_s.bf16")
@@ -54,6 +56,8 @@ class Accelerator:
     link_domain_devices   devices one link reaches where that is more than a node (NVL72)
     processor             a CPU: its memory is what the host has fitted
     measured_steps        decode steps, verifications and prompts of a calibration record of this device
+    calibration           file of that record, None where there is none; what it changed is in `calibration_notes`
+    rated_bandwidth_bytes_per_s  what a measured bandwidth replaced, None where nothing was replaced
     """
 
     id: str
@@ -78,7 +82,21 @@ class Accelerator:
     measured: Mapping[str, float] = field(default_factory=dict)
     link_domain_devices: int | None = None
     processor: bool = False
-    measured_steps: tuple[Step, ...] = ()
+    measured_steps: "tuple[Step, ...]" = ()
+    calibration_notes: tuple[str, ...] = ()
+    rated_bandwidth_bytes_per_s: float | None = None
+
+    @property
+    def fitted_bandwidth_bytes_per_s(self) -> float:
+        """What shipped constants multiply: they were fitted to rated figures, so a measured one would count twice."""
+        return self.rated_bandwidth_bytes_per_s or self.bandwidth_bytes_per_s
+
+    def at_bandwidth(self, bytes_per_s: float) -> "Accelerator":
+        """The same device with another bandwidth, its rated one changed in proportion."""
+        rated = self.rated_bandwidth_bytes_per_s
+        if rated is not None:
+            rated *= bytes_per_s / self.bandwidth_bytes_per_s
+        return replace(self, bandwidth_bytes_per_s=bytes_per_s, rated_bandwidth_bytes_per_s=rated)
 
     @property
     def cuda_capability(self) -> float | None:

@@ -41,7 +41,10 @@ def load_parts(s: Scenario) -> LoadParts | None:
     peak, peak16 = peaks.get(compute_format(s)), peaks.get("bf16") or peaks.get("fp16")
     if not peak or not peak16:
         return None
-    model, bandwidth, ranks = s.model, s.accelerator.bandwidth_bytes_per_s, s.tp * s.sharing_replicas
+    model, ranks = s.model, s.tp * s.sharing_replicas
+    # Parts are multiplied by constants that were fitted to the rated bandwidth; the floor takes the measured one.
+    bandwidth = s.accelerator.fitted_bandwidth_bytes_per_s
+    measured_ratio = bandwidth / s.accelerator.bandwidth_bytes_per_s
     group = s.sharing_batch / s.pp
     per_rank = group / s.sharing_replicas
     stages = traffic(s)
@@ -60,7 +63,7 @@ def load_parts(s: Scenario) -> LoadParts | None:
         activation_s_per_byte=per_rank * work / bandwidth,
         link_s=moved / _link_bytes_per_s(s.accelerator),
         further_stages=s.pp - 1,
-        floor_s=max(strict_s + kv_s, decode_s + prefill_s),
+        floor_s=max((strict_s + kv_s) * measured_ratio, decode_s + prefill_s),
     )
 
 

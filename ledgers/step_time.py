@@ -37,6 +37,7 @@ class StepShape:
 
     devices          devices that share one prompt's work
     dp               attention replicas that share the experts (else 1)
+    bandwidth_bytes_per_s  that the constants were fitted to: the rated one, also where a calibration measured another
     flop_per_s       dense peak of one device in the weights' format; flop16_per_s in 16 bit
     linear_flop_per_token  matrices of a prompt token, the head left out; decode_flop_per_token with it
     kernel_s         cost of one kernel on this device in this format
@@ -81,7 +82,7 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
         stages=traffic(s),
         devices=s.tp * s.pp * s.sharing_replicas,
         dp=s.sharing_replicas,
-        bandwidth_bytes_per_s=s.accelerator.bandwidth_bytes_per_s,
+        bandwidth_bytes_per_s=s.accelerator.fitted_bandwidth_bytes_per_s,
         flop_per_s=peak,
         flop16_per_s=peak16,
         linear_flop_per_token=2.0 * (s.model.params_active - head),
@@ -100,7 +101,7 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
 
 def _weight_ratio(s: Scenario, c: StepConstants) -> float:
     """1 / efficiency, times the bandwidth over what loads in flight or unpacking allow where that is less."""
-    bandwidth = s.accelerator.bandwidth_bytes_per_s
+    bandwidth = s.accelerator.fitted_bandwidth_bytes_per_s
     slowest = 1.0
     if c.bytes_per_cycle is not None:
         cycles = multiprocessor_cycles_per_s(s.accelerator)
@@ -120,7 +121,7 @@ def _head_ratio(s: Scenario, c: StepConstants) -> float:
     mixers = [(run.layers, run.mixer) for run in s.model.groups if run.mixer.kv_heads]
     kept = sum(layers * mixer.kv_heads for layers, mixer in mixers)
     sharing = sum(layers * mixer.q_heads for layers, mixer in mixers) / kept if kept else 0.0
-    return s.accelerator.bandwidth_bytes_per_s * sharing / (c.head_bytes_per_cycle * cycles)
+    return s.accelerator.fitted_bandwidth_bytes_per_s * sharing / (c.head_bytes_per_cycle * cycles)
 
 
 def _links_s(s: Scenario, c: StepConstants) -> float:
