@@ -25,7 +25,7 @@ from infopt.gate.requests import planned
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.instances import find_family
 from infopt.hardware.mig import PROFILE
-from infopt.hardware.names import resolve_hardware
+from infopt.hardware.names import OF_THIS_MACHINE, resolve_hardware
 from infopt.hardware.product_labels import device_of_product_label
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan
@@ -212,6 +212,8 @@ def _labelled(label: str) -> HardwareChoice | None:
     exact = device_of_product_label(label)
     if exact is not None:
         return HardwareChoice(exact, None, exact.name)
+    if label.lower() in OF_THIS_MACHINE:
+        return None  # a file means the machine it will run on
     try:
         return resolve_hardware(label)
     except InfoptError:

@@ -43,7 +43,8 @@ def detect() -> HardwareChoice:
             return _choice(found)
     raise InfoptError(
         "--hw auto: no accelerator found (asked NVML, nvidia-smi, amd-smi, rocm-smi, xpu-smi, hl-smi and sysctl); "
-        "name one, as in --hw h100:8 or --hw custom:80GB:3.35TB/s"
+        "name one, as in --hw h100:8 or --hw custom:80GB:3.35TB/s; a CPU is measured by `infopt probe` and then named "
+        "by --hw auto --calibration auto"
     )
 
 

@@ -15,6 +15,7 @@ from infopt.hardware.catalogue import ACCELERATORS, DATA, REMEDY, hardware_names
 
 MAX_NAME = 200
 MAX_GPUS = 100_000
+OF_THIS_MACHINE = ("auto", "cpu")
 
 # Words that say who made it or what it is, never which one.
 NOISE = frozenset(
@@ -53,7 +54,7 @@ def resolve_hardware(text: str) -> HardwareChoice:
 
     Takes accelerator ids and names, vendor and Kubernetes product labels, MIG slices, cloud instance types,
     `custom:80GB:3.35TB/s[:989TFLOP/s]` and `auto` (what the drivers of this machine list), each with a count
-    before (`8xh100`, `2x rtx 4090`) or after (`h100:8`, `h100x8`).
+    before (`8xh100`, `2x rtx 4090`) or after (`h100:8`, `h100x8`); and `cpu`, this machine's processor.
     Errors: `InfoptError` for an unknown name (the nearest listed), two kinds at once, or a count below 1.
     """
     cleaned = " ".join(text.split())
@@ -61,6 +62,10 @@ def resolve_hardware(text: str) -> HardwareChoice:
         raise InfoptError(
             f"--hw {text[:40]!r}: a name such as h100, h100:8 or custom:80GB:3.35TB/s is expected; {REMEDY}"
         )
+    if cleaned.lower() == "cpu":
+        from infopt.hardware.host import processor_choice
+
+        return processor_choice()
     choice = _whole(cleaned) or _counted(cleaned)
     if choice is None:
         _refuse_mixed(cleaned)

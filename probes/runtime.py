@@ -4,7 +4,6 @@ torch is imported here and nowhere else at module level: a probe asks `open_runt
 """
 
 import os
-import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
+from infopt.hardware.host import host_memory_bytes, processor_name
 
 Kind = Literal["cpu", "cuda"]
 # Names of number types as the weight formats of `profiles` spell them, and torch's.
@@ -149,46 +149,6 @@ def capture(runtime: Runtime, run: Callable[[], object], warm_ups: int = 3) -> C
     with torch.cuda.graph(graph):
         run()
     return lambda: graph.replay()
-
-
-def host_memory_bytes() -> tuple[int, int]:
-    """Memory of the host that a process may still take, and in all; a container's limit counts."""
-    values = {}
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                name, _, rest = line.partition(":")
-                values[name] = int(rest.split()[0]) * 1024
-    except OSError:
-        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        return pages * size, pages * size
-    total, free = values["MemTotal"], values.get("MemAvailable", values["MemFree"])
-    limit, used = _group_number("memory.max"), _group_number("memory.current")
-    if limit is not None and limit < total:
-        return min(free, limit - (used or 0)), limit
-    return free, total
-
-
-def _group_number(name: str) -> int | None:
-    """A figure of the control group this process is in; None where there is none or it has no limit."""
-    try:
-        with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
-            text = file.read().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def processor_name() -> str:
-    """What the processor calls itself."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith(("model name", "Hardware", "Processor")):
-                    return " ".join(line.partition(":")[2].split())
-    except OSError:
-        pass  # not Linux: platform answers
-    return platform.processor() or platform.machine()
 
 
 def _processor_cache_bytes() -> int | None:

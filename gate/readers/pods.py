@@ -10,7 +10,7 @@ from infopt.gate.found import Argument, Hardware, Host
 from infopt.gate.nodes import Node, Text, boolean, get, integer, items, mapping, text
 from infopt.gate.readers.claims import claimed
 from infopt.hardware.instances import find_family
-from infopt.hardware.names import resolve_hardware
+from infopt.hardware.names import OF_THIS_MACHINE, resolve_hardware
 
 # Resource keys that ask for whole devices; MIG slices carry their kind in the key.
 DEVICE_RESOURCES = re.compile(
@@ -214,6 +214,8 @@ def device_names(pod: Mapping[str, Node]) -> tuple[tuple[str, Text], ...]:
 
 
 def _is_device(value: str) -> bool:
+    if value.lower() in OF_THIS_MACHINE:
+        return False  # a file means the machine it will run on
     try:
         return resolve_hardware(value) is not None
     except InfoptError:

@@ -1,0 +1,137 @@
+"""This machine's own processor: what it is called, which one it is, and the memory it has fitted."""
+
+import hashlib
+import os
+import platform
+import re
+from dataclasses import replace
+
+from infopt.errors import InfoptError
+from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
+from infopt.hardware.catalogue import load_accelerator
+
+MACHINE_ID = "/etc/machine-id"
+USABLE_SHARE = 0.9  # as the catalogue's processors have it
+FITTED = Datum("measured", "memory of this machine, as its kernel counts it")
+# What processors call themselves beside their model: "AMD EPYC 9654 96-Core Processor",
+# "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz".
+DECORATION = r"\(R\)|\(TM\)|\b\d+-Core\b|\b\d+th Gen\b|\bProcessor\b|\bCPU\b|@.*"
+
+
+def processor_name() -> str:
+    """What the processor calls itself."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith(("model name", "Hardware", "Processor")):
+                    return " ".join(line.partition(":")[2].split())
+    except OSError:
+        pass  # not Linux: platform answers
+    return platform.processor() or platform.machine()
+
+
+def host_memory_bytes() -> tuple[int, int]:
+    """Memory of the host that a process may still take, and in all; a container's limit counts."""
+    values = {}
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                values[name] = int(rest.split()[0]) * 1024
+    except OSError:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        return pages * size, pages * size
+    total, free = values["MemTotal"], values.get("MemAvailable", values["MemFree"])
+    limit, used = _group_number("memory.max"), _group_number("memory.current")
+    if limit is not None and limit < total:
+        return min(free, limit - (used or 0)), limit
+    return free, total
+
+
+def _group_number(name: str) -> int | None:
+    """A figure of the control group this process is in; None where there is none or it has no limit."""
+    try:
+        with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
+            text = file.read().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def unit_hash(text: str) -> str:
+    """First 16 hex digits of the SHA-256 of what identifies one unit: tells two apart and names neither."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def machine_hash(processor: str) -> str | None:
+    """`unit_hash` of this machine's id and its processor's name; None where the system has no id (a container)."""
+    try:
+        with open(MACHINE_ID, encoding="ascii") as file:
+            machine = file.read().strip()
+    except OSError:
+        return None
+    return unit_hash(machine + processor) if machine else None
+
+
+def catalogue_entry(name: str, processor: bool, memory_bytes: int) -> Accelerator | None:
+    """The record a device's own name resolves to: of several, the one whose memory is nearest; None where none does."""
+    from infopt.hardware.names import resolve_hardware
+
+    try:
+        choice = resolve_hardware(re.sub(DECORATION, " ", name) if processor else name)
+    except InfoptError:
+        return None  # not listed
+    named = [choice.accelerator, *(load_accelerator(other) for other in choice.others)]
+    fitting = [a for a in named if a.processor == processor]
+    return min(fitting, key=lambda a: abs(a.usable_memory_bytes - memory_bytes), default=None)
+
+
+def listed_processor() -> Accelerator | None:
+    """This machine's processor with the memory it has; None where the catalogue does not know it."""
+    name, (_, memory_bytes) = processor_name(), host_memory_bytes()
+    listed = catalogue_entry(name, True, memory_bytes)
+    if listed is None:
+        return None
+    share = listed.usable_memory_bytes / listed.memory_bytes
+    return replace(
+        listed,
+        memory_bytes=memory_bytes,
+        usable_memory_bytes=round(share * memory_bytes),
+        data={**listed.data, "memory_bytes": FITTED},
+    )
+
+
+def unlisted_processor(bandwidth_bytes_per_s: float) -> Accelerator:
+    """This machine's processor where the catalogue does not know it, with a bandwidth that was measured on it."""
+    name, (_, memory_bytes) = processor_name(), host_memory_bytes()
+    return Accelerator(
+        id="cpu",
+        vendor=next((vendor for vendor in ("amd", "intel", "apple") if vendor in name.lower()), "unknown"),
+        memory_class="ddr",
+        memory_bytes=memory_bytes,
+        driver_memory_bytes=None,
+        usable_memory_bytes=round(USABLE_SHARE * memory_bytes),
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        peak_flop_per_s={},
+        data={
+            "memory_bytes": FITTED,
+            "usable_memory_bytes": Datum("assumed", "a tenth kept for the operating system and the engine"),
+            "memory_class": Datum("assumed", "memory of a processor is taken to be DDR"),
+        },
+        name=name,
+        processor=True,
+    )
+
+
+def processor_choice() -> HardwareChoice:
+    """What `--hw cpu` names without a calibration.
+
+    Errors: InfoptError where the catalogue does not know this processor: it has to be measured first.
+    """
+    listed = listed_processor()
+    if listed is None:
+        raise InfoptError(
+            f"--hw cpu: {processor_name()} is not in the catalogue; measure it with `infopt probe`, "
+            "then give --hw cpu --calibration auto"
+        )
+    return HardwareChoice(listed, 1, f"cpu: {processor_name()}, this machine's")
