@@ -61,12 +61,22 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """One timed run: seconds, whether nobody interrupted it, and how much of it the processor was ours."""
+
+    seconds: float
+    clean: bool
+    ours: float
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds of one run of an operation.
 
     n          samples taken; n_clean  of them counted
     width      of the interval of the median
     contended  whether others had too much of the machine for the figure to be trusted
+    samples    every one, by round: those of operations timed together belong to one another
     """
 
     operation: Operation
@@ -77,6 +87,7 @@ class Timing:
     n_clean: int
     width: float
     contended: bool
+    samples: tuple[Sample, ...] = ()
 
     @property
     def per_s(self) -> float:
@@ -85,12 +96,13 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One timed run: seconds, whether nobody interrupted it, and how much of it the processor was ours."""
+class Ratio:
+    """How many times as fast one operation was as another, over the rounds of both."""
 
-    seconds: float
-    clean: bool
-    ours: float
+    median: float
+    p10: float
+    p90: float
+    n: int
 
 
 Told = Callable[[str, float, float], None]  # what, done and expected seconds: for a progress bar
@@ -161,7 +173,21 @@ def summarize(runtime: Runtime, operation: Operation, samples: Sequence[Sample],
     ours = percentile(sorted(s.ours for s in samples), 0.5)
     contended = ours < OURS_SHARE or quartiles > WIDEST_QUARTILES[runtime.kind] * median or reached > 3 * width
     p10, p90 = percentile(ordered, 0.1), percentile(ordered, 0.9)
-    return Timing(operation, median, p10, p90, len(samples), len(kept), reached, contended)
+    return Timing(operation, median, p10, p90, len(samples), len(kept), reached, contended, tuple(samples))
+
+
+def paired(above: Timing, below: Timing) -> Ratio:
+    """Rate of one operation over that of another timed in the same rounds.
+
+    Only rounds in which nobody interrupted either are counted, unless they are too few. What slows a whole minute down
+    cancels, as it does not in the ratio of two medians.
+    """
+    rounds = list(zip(above.samples, below.samples, strict=True))
+    clean = [(a, b) for a, b in rounds if a.clean and b.clean]
+    counted_rounds = clean if len(clean) >= FEWEST_CLEAN else rounds
+    amounts = above.operation.amount / below.operation.amount
+    ordered = sorted(amounts * b.seconds / a.seconds for a, b in counted_rounds)
+    return Ratio(percentile(ordered, 0.5), percentile(ordered, 0.1), percentile(ordered, 0.9), len(ordered))
 
 
 def counted(samples: Sequence[Sample]) -> list[float]:
