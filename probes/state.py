@@ -21,7 +21,6 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator
 from infopt.hardware.calibration import Device, State
-from infopt.hardware.catalogue import load_accelerator
 from infopt.hardware.names import resolve_hardware
 from infopt.probes.nvml import Driver, device_uuid, driver
 from infopt.probes.runtime import Runtime
@@ -29,6 +28,7 @@ from infopt.probes.setting import MOST_SHARE_BUSY
 from infopt.units import format_bytes, format_share
 
 INTERVAL_S = 0.1
+SAME_CARD = 0.15  # relative difference of memory above which a GPU of the same name is another card
 MACHINE_ID = "/etc/machine-id"
 
 # Bits of nvmlClocksEventReasons (nvml.h). Not here: what says nothing about this run, that is 0x1 idle, 0x2 clocks set
@@ -74,19 +74,21 @@ def identify(runtime: Runtime) -> Device:
 
 
 def catalogued(runtime: Runtime) -> Accelerator | None:
-    """The record the device's own name resolves to: of several the one whose memory is nearest; None where none is."""
+    """The record of the device: the first its own name resolves to, of a GPU the first with about its memory; or None."""
     name = runtime.name
     if runtime.kind == "cpu":
         # As vendors write it: "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz".
         name = re.sub(r"\(R\)|\(TM\)|\b\d+-Core\b|\b\d+th Gen\b|\bProcessor\b|\bCPU\b|@.*", " ", name)
     try:
         choice = resolve_hardware(name)
-        named = [choice.accelerator, *(load_accelerator(other) for other in choice.others)]
+        named = [choice.accelerator, *(resolve_hardware(other).accelerator for other in choice.others)]
     except InfoptError:
         return None  # not listed: measured all the same
+    if runtime.kind == "cpu":
+        return next((a for a in named if a.processor), None)  # its memory is what the host has fitted
     _, memory_bytes = runtime.memory_bytes()
-    fitting = [a for a in named if a.processor == (runtime.kind == "cpu")]
-    return min(fitting, key=lambda a: abs(a.usable_memory_bytes - memory_bytes), default=None)
+    near = SAME_CARD * memory_bytes
+    return next((a for a in named if not a.processor and abs(a.usable_memory_bytes - memory_bytes) <= near), None)
 
 
 def _machine_hash(processor: str) -> str | None:
