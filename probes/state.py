@@ -74,7 +74,7 @@ def identify(runtime: Runtime) -> Device:
 
 
 def catalogued(runtime: Runtime) -> Accelerator | None:
-    """The record of the device: the first its own name resolves to, of a GPU the first with about its memory; or None."""
+    """The record its own name resolves to, of a GPU the first with about its memory; None where there is none."""
     name = runtime.name
     if runtime.kind == "cpu":
         # As vendors write it: "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz".
