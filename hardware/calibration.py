@@ -140,8 +140,10 @@ class Step(Record):
 class Acceptance(Record):
     """What a draft did on one kind of text.
 
-    drafted                  tokens proposed at most in a cycle
-    per_position             share of cycles whose i-th draft was accepted, of those that proposed one
+    drafted                  tokens proposed at most in a cycle, None where a server does not say
+    per_position             share of cycles whose i-th draft was accepted, of those that proposed one; empty where a
+                             server does not say
+    share_with_draft         of cycles that proposed one, None where a server does not say
     tokens_per_step          emitted by a cycle, bonus token included
     step_s, verify_s, draft_s  one plain step, one verification, all drafting of a cycle
     speedup_measured, speedup_predicted, speedup_printed  wall clock; E t / (g t_draft + t_verify); document 1's formula
@@ -152,9 +154,9 @@ class Acceptance(Record):
     text: str
     sampling: Literal["greedy", "sampled"]
     temperature: float
-    drafted: int
+    drafted: int | None
     per_position: list[float]
-    share_with_draft: float
+    share_with_draft: float | None
     tokens_per_step: float
     tokens_per_step_low: float
     tokens_per_step_high: float
