@@ -51,6 +51,7 @@ class Sampling:
     width    of the interval of the median that is narrow enough
     fewest, most  rounds
     budget_s  after which no round is begun (but `fewest`)
+    pause_s   after each sample: lets a GPU's clock recover from one that draws much power
     """
 
     width: float = 0.05
@@ -58,6 +59,7 @@ class Sampling:
     most: int = 200
     budget_s: float = 10.0
     warm_ups: int = 2
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ def measure(
             break
         for taken, operation in zip(samples, operations, strict=True):
             taken.append(sample(runtime, operation, round_ + sampling.warm_ups))
+            if sampling.pause_s:
+                time.sleep(sampling.pause_s)
     return [
         summarize(runtime, operation, taken, sampling.width)
         for operation, taken in zip(operations, samples, strict=True)
