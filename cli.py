@@ -12,7 +12,16 @@ import typer
 from typer.exceptions import TyperException
 
 from infopt import __version__
-from infopt.cli_options import Context, LadderOptions, MonthOptions, Online, OutputOptions, ScenarioOptions, takes
+from infopt.cli_options import (
+    Context,
+    LadderOptions,
+    MonthOptions,
+    Online,
+    OutputOptions,
+    ScenarioOptions,
+    calibration_notes,
+    takes,
+)
 from infopt.errors import InfoptError
 
 GOOD, FAILS, WRONG_USAGE, NOTHING, UNDETERMINED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -27,6 +36,7 @@ MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
     "gate": "infopt.cli_gate",
+    "probe": "infopt.cli_probe",
     "rules": "infopt.cli_rules",
     "search": "infopt.cli_search",
     "sweep": "infopt.cli_sweep",
@@ -97,7 +107,9 @@ def plan(
         from infopt.reports.render import render_choices
         from infopt.studies.choices import choices
 
-        found = choices(model, scenario.request(), scenario.common_hardware())
+        compared = scenario.common_hardware()
+        tell(calibration_notes(compared))
+        found = choices(model, scenario.request(), compared)
         text, fits = render_choices(found, output.form, command()), found.fits
     else:
         from infopt.reports.render import render_plan

@@ -192,6 +192,11 @@ class Calibration(Record):
     acceptance: list[Acceptance] = Field([])
     checksum: str | None = None
 
+    @property
+    def figures(self) -> tuple[Measurement | Step | Acceptance, ...]:
+        """Everything measured."""
+        return (*self.measurements, *self.steps, *self.acceptance)
+
     def plain(self) -> dict[str, Any]:
         """As it is written and printed, without the checksum."""
         return self.model_dump(by_alias=True, exclude={"checksum"})

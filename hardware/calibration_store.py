@@ -26,10 +26,11 @@ F = TypeVar("F", Measurement, Step, Acceptance)
 
 
 def default_path(device: Device) -> Path:
-    """The file of a device in the user's folder."""
+    """The file of a device in the user's folder; a CPU on other threads is another device."""
     name = re.sub(r"[^a-z0-9]+", "-", (device.accelerator or device.name).lower()).strip("-") or device.kind
     unit = f"-{device.uuid_hash[:8]}" if device.uuid_hash else ""
-    return calibration_folder() / f"{name}{unit}.yaml"
+    threads = f"-{device.threads}-thread{'s' if device.threads > 1 else ''}" if device.kind == "cpu" else ""
+    return calibration_folder() / f"{name}{unit}{threads}.yaml"
 
 
 def check_target(path: Path, device: Device) -> None:
@@ -95,8 +96,10 @@ def _newest(old: Sequence[F], new: Sequence[F]) -> list[F]:
 
 
 def _same_device(path: Path, there: Device, here: Device) -> None:
-    if (there.name, there.kind, there.uuid_hash) != (here.name, here.kind, here.uuid_hash):
-        other = f"{there.name} ({there.uuid_hash})" if there.name == here.name else there.name
+    same = ("name", "kind", "uuid_hash", "threads")
+    if any(getattr(there, name) != getattr(here, name) for name in same):
+        unit = f" ({there.uuid_hash}, {there.threads} threads)" if there.name == here.name else ""
+        other = f"{there.name}{unit}"
         raise InfoptError(f"{path}: holds another device, {other}; name another --out")
 
 

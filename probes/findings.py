@@ -19,6 +19,11 @@ class Findings:
     acceptance: tuple[Acceptance, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def whole(self) -> bool:
+        """Whether anything was measured."""
+        return bool(self.measurements or self.steps or self.acceptance)
+
 
 # A probe yields each part when it is whole, so that stopping it keeps what is done.
 Part = Iterator[Findings]

@@ -1,0 +1,235 @@
+"""What a run of probes measured, as the terminal, Markdown, CSV and JSON show it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from infopt.frozen import dataclass
+from infopt.hardware.calibration import Acceptance, Calibration, Measurement, Step
+from infopt.units import (
+    format_bytes,
+    format_bytes_per_s,
+    format_flop_per_s,
+    format_seconds,
+    format_share,
+    format_tokens,
+)
+
+# Conditions that are bytes are printed as such; those that say nothing to a reader are left to --json.
+SILENT = {"threads"}
+
+
+def render_probe(record: Calibration, form: str) -> str:
+    """One record in one form."""
+    if form == "json":
+        from infopt.reports.json_report import dumps
+
+        return dumps(record.plain())
+    if form == "csv":
+        from infopt.reports.csv_report import rows_csv
+
+        return rows_csv(list(flat_rows(record)))
+    if form == "md":
+        return _markdown(record)
+    return _page(record)
+
+
+def value_words(unit: str, value: float) -> str:
+    """A figure with its unit.
+
+    >>> value_words("bytes/s", 3.35e12)
+    '3.35 TB/s'
+    """
+    if unit == "bytes/s":
+        return format_bytes_per_s(value)
+    if unit == "flop/s":
+        return format_flop_per_s(value)
+    if unit == "s":
+        return format_seconds(value)
+    return f"{value:.3g} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table: its heading, what holds for all its rows, columns and cells."""
+
+    name: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+MEASURED = ("what", "format", "median", "p10 to p90", "n", "of peak", "of what")
+STEPS = ("model", "format", "mode", "batch", "tokens", "behind", "median", "p10 to p90", "n")
+DRAFTS = ("draft", "text", "target", "drafted", "accepted by place", "tokens/step", "measured", "predicted", "verdict")
+# A column that says the same in every row is said once, beside the heading.
+ONCE = ("format", "mode", "target", "drafted")
+
+
+def sections(record: Calibration) -> Iterator[Section]:
+    """Tables of a record: one for each probe."""
+    for probe, figures in groupby(record.measurements, lambda m: m.probe):
+        yield _section(probe.upper(), MEASURED, [_measurement(m) for m in figures])
+    decode = [_step(s) for s in record.steps if s.tokens == 1]
+    others = [_step(s) for s in record.steps if s.tokens > 1]
+    if decode:
+        yield _section("DECODE STEPS", STEPS, decode)
+    if others:
+        yield _section("VERIFICATION AND PROMPTS", STEPS, others)
+    if record.acceptance:
+        yield _section("DRAFTS", DRAFTS, [_acceptance(a) for a in record.acceptance])
+
+
+def _section(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Section:
+    """A table without empty columns, and without those that say the same everywhere."""
+    same = {c: rows[0][i] for i, c in enumerate(columns) if c in ONCE and len({row[i] for row in rows}) == 1}
+    kept = [i for i, c in enumerate(columns) if c not in same and any(row[i] for row in rows)]
+    note = ", ".join(f"{v} drafted" if c == "drafted" else v for c, v in same.items() if v)
+    return Section(name, note, tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+
+
+def _measurement(m: Measurement) -> list[str]:
+    return [
+        m.name.replace("_", " "),
+        m.format or "",
+        value_words(m.unit, m.value) + _mark(m),
+        spread(m.unit, m.p10, m.p90),
+        f"{m.n_clean}/{m.n}" if m.n_clean != m.n else str(m.n),
+        format_share(m.share_of_peak) if m.share_of_peak is not None else "",
+        ", ".join(_conditions(m)),
+    ]
+
+
+def _conditions(m: Measurement) -> Iterator[str]:
+    for name, value in m.conditions.items():
+        if name in SILENT or value is None:
+            continue
+        if name.endswith("_bytes") and isinstance(value, int | float):
+            yield format_bytes(value)
+        elif isinstance(value, bool):
+            yield name.replace("_", " ") if value else f"not {name.replace('_', ' ')}"
+        elif isinstance(value, str):
+            yield value
+        else:
+            yield f"{name.replace('_', ' ')} {value:g}"
+
+
+def _step(s: Step) -> list[str]:
+    part = "" if s.layers_run == s.layers else f" ({s.layers_run} of {s.layers} layers)"
+    return [
+        s.model.rpartition("/")[2] + part,
+        s.weights,
+        "eager" if s.eager else "graph",
+        str(s.batch),
+        str(s.tokens),
+        format_tokens(s.context_tokens),
+        format_seconds(s.median_s) + _mark(s),
+        spread("s", s.p10_s, s.p90_s),
+        f"{s.n_clean}/{s.n}" if s.n_clean != s.n else str(s.n),
+    ]
+
+
+def _acceptance(a: Acceptance) -> list[str]:
+    speedup = a.speedup_measured
+    return [
+        a.draft,
+        a.text + ("" if a.sampling == "greedy" else f", T={a.temperature:g}"),
+        a.target.rpartition("/")[2],
+        str(a.drafted),
+        " ".join(f"{share:.2f}" for share in a.per_position),
+        f"{a.tokens_per_step:.2f}",
+        f"{speedup:.2f}x" + _mark(a) if speedup is not None else "",
+        f"{a.speedup_predicted:.2f}x" if a.speedup_predicted is not None else "",
+        pays(a),
+    ]
+
+
+PAYS_MARGIN = 0.05  # a speedup closer to 1 than this is neither a gain nor a loss: paired runs differ by as much
+
+
+def pays(a: Acceptance) -> str:
+    """Whether the draft pays here, by the wall clock; empty where only acceptance is known."""
+    if a.speedup_measured is None:
+        return ""
+    if abs(a.speedup_measured - 1) < PAYS_MARGIN:
+        return "even"
+    return "pays" if a.speedup_measured > 1 else "does not"
+
+
+def _mark(figure: Measurement | Step | Acceptance) -> str:
+    return " !" if figure.contended else ""
+
+
+def spread(unit: str, low: float, high: float) -> str:
+    """Two figures with their unit once where it is the same.
+
+    >>> spread("s", 0.0123, 0.0145)
+    '12.3 to 14.5 ms'
+    """
+    first, second = value_words(unit, low), value_words(unit, high)
+    number, _, its_unit = first.partition(" ")
+    return f"{number if its_unit == second.partition(' ')[2] else first} to {second}"
+
+
+def flat_rows(record: Calibration) -> Iterator[dict[str, Any]]:
+    """Every figure as a row: its kind, then its fields."""
+    for kind, figures in (
+        ("measurement", record.measurements),
+        ("step", record.steps),
+        ("acceptance", record.acceptance),
+    ):
+        for figure in figures:
+            data = figure.model_dump()
+            conditions = data.pop("conditions", {})
+            data = {name: " ".join(map(str, v)) if isinstance(v, list) else v for name, v in data.items()}
+            yield {"kind": kind, **data, **{f"conditions.{name}": v for name, v in conditions.items()}}
+
+
+def remarks(record: Calibration) -> list[str]:
+    """What must be said below the figures."""
+    said = list(record.state.notes)
+    if record.state.throttle:
+        said.append(f"throttled while measured: {', '.join(record.state.throttle)}")
+    if any(figure.contended for figure in record.figures):
+        said.append("! contended: others used the machine, or samples differ too much; such figures calibrate nothing")
+    if not record.complete:
+        said.append("interrupted: what is listed is whole, the rest was not measured")
+    return said
+
+
+def title(record: Calibration) -> str:
+    """Device and time in one line."""
+    d = record.device
+    threads = f", {d.threads} thread{'s' if d.threads > 1 else ''}" if d.kind == "cpu" else ""
+    return f"{d.name}{threads}, {record.created}"
+
+
+def _page(record: Calibration) -> str:
+    from rich.text import Text
+
+    from infopt.reports.terminal import columns_table, facts, heading, to_text
+
+    parts: list[Any] = [Text(title(record), style="bold")]
+    for s in sections(record):
+        droppable = [c for c in ("of what", "n", "accepted by place", "p10 to p90") if c in s.columns]
+        table = columns_table(s.columns, s.rows, s.columns[0], droppable, indent=2)
+        parts += ["", heading(s.name, s.note), table]
+    notes = remarks(record)
+    if notes:
+        parts += ["", heading("NOTES"), facts((("-", note) for note in notes), label_width=1)]
+    return to_text(parts)
+
+
+def _markdown(record: Calibration) -> str:
+    lines = [f"# {title(record)}"]
+    for s in sections(record):
+        lines += ["", f"## {s.name.capitalize()}{f' ({s.note})' if s.note else ''}", "", *_md_table(s.columns, s.rows)]
+    lines += ["", *(f"- {note}" for note in remarks(record))]
+    return "\n".join(lines).rstrip()
+
+
+def _md_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
