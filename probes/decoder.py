@@ -21,7 +21,10 @@ ROPE_THETA = 10_000.0  # of random weights: any base costs the same time
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a dense decoder with grouped-query attention."""
+    """Sizes of a dense decoder with grouped-query attention.
+
+    rope_factors  what each of the head_dim / 2 frequencies is divided by (Llama 3.1's long contexts), None: 1
+    """
 
     layers: int
     hidden: int
@@ -35,6 +38,7 @@ class Shape:
     qkv_bias: bool = False
     rope_theta: float = ROPE_THETA
     eps: float = 1e-5
+    rope_factors: tuple[float, ...] | None = None
 
     @property
     def qkv(self) -> int:
@@ -184,7 +188,10 @@ class Decoder:
         torch = runtime.torch
         self.runtime, self.shape, self.weights = runtime, shape, weights
         half = torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim
-        angles = torch.outer(torch.arange(max_tokens, dtype=torch.float64), shape.rope_theta**-half)
+        frequencies = shape.rope_theta**-half
+        if shape.rope_factors is not None:
+            frequencies = frequencies / torch.tensor(shape.rope_factors, dtype=torch.float64)
+        angles = torch.outer(torch.arange(max_tokens, dtype=torch.float64), frequencies)
         angles = torch.cat((angles, angles), -1)
         dtype = weights.embedding.dtype
         self.cos, self.sin = (f().to(device=runtime.device, dtype=dtype) for f in (angles.cos, angles.sin))
