@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from infopt.cli_options import Format, ScenarioOptions, takes
+from infopt.cli_options import Format, ScenarioOptions, calibration_notes, takes
 from infopt.errors import InfoptError
 from infopt.studies.planning import Plan
 
@@ -22,13 +22,16 @@ def compared(base: ScenarioOptions, a: str, b: str, form: Format) -> tuple[str, 
 
 
 def _plan(base: ScenarioOptions, text: str) -> Plan:
+    from infopt.cli import tell
     from infopt.profiles.resolve import resolve_model
     from infopt.studies.planning import plan
 
     options = laid_over(base, text)
     if options.hw is None:
         raise InfoptError(f"--compare {text!r}: no hardware; give --hw to both or in each of the two")
-    return plan(resolve_model(options.model, online=options.online), options.hardware(), options.request())
+    hardware = options.hardware()
+    tell(calibration_notes([hardware]))
+    return plan(resolve_model(options.model, online=options.online), hardware, options.request())
 
 
 def laid_over(base: ScenarioOptions, text: str) -> ScenarioOptions:

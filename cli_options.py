@@ -5,7 +5,7 @@ the parameters of a command, which then receives one record of each instead of t
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -55,6 +55,30 @@ Context = Annotated[
     length("--ctx", "--context", "--max-model-len", help="Context that memory is sized for; 32k = 32768."),
 ]
 Online = Annotated[bool, typer.Option("--online", help="Allow looking the model up on the hub.")]
+CalibrationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE|auto",
+        help="What `infopt probe` measured on this hardware; auto: the newest record of it.",
+    ),
+]
+
+
+def named_hardware(text: str, calibration: str | None) -> "HardwareChoice":
+    """What `--hw` names, with the figures of `--calibration`."""
+    if calibration is None:
+        from infopt.hardware.names import resolve_hardware
+
+        return resolve_hardware(text)
+    from infopt.hardware.calibrate import resolve_calibrated
+
+    return resolve_calibrated(text, calibration)
+
+
+def calibration_notes(choices: Iterable["HardwareChoice"]) -> list[str]:
+    """Which figures of hardware were measured, for commands whose pages do not say it."""
+    return [note for choice in choices for note in choice.accelerator.calibration_notes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +162,26 @@ class ScenarioOptions:
         str | None,
         typer.Option("--watts", metavar="W", help="Measured power of one device, 550W, or a share of its TDP, 70%."),
     ] = None
+    calibration: CalibrationOption = None
     text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
     online: Online = False
 
     def hardware(self) -> "HardwareChoice":
-        """The hardware named, at the user's prices."""
-        from infopt.hardware.names import resolve_hardware
-
-        return self._priced([resolve_hardware(self.hw or "")])[0]
+        """The hardware named, as it was measured where a calibration is given, at the user's prices."""
+        return self._priced([named_hardware(self.hw or "", self.calibration)])[0]
 
     def common_hardware(self) -> "list[HardwareChoice]":
-        """The hardware compared when none is named, at the user's prices."""
+        """The hardware compared when none is named, likewise."""
         from infopt.hardware.accelerator import HardwareChoice
         from infopt.hardware.catalogue import common_accelerators, load_accelerator
 
         devices = (load_accelerator(id) for id in common_accelerators())
-        return self._priced([HardwareChoice(device, None, device.name) for device in devices])
+        choices = [HardwareChoice(device, None, device.name) for device in devices]
+        if self.calibration is not None:
+            from infopt.hardware.calibrate import calibrated_where_known
+
+            choices = calibrated_where_known(choices, self.calibration)
+        return self._priced(choices)
 
     def _priced(self, choices: "list[HardwareChoice]") -> "list[HardwareChoice]":
         if not self.price:

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from infopt.cli import app, command, emit, tell, verdict_status
-from infopt.cli_options import Context, Online, OutputOptions, length, number, share, takes
+from infopt.cli_options import (
+    CalibrationOption,
+    Context,
+    Online,
+    OutputOptions,
+    calibration_notes,
+    length,
+    named_hardware,
+    number,
+    share,
+    takes,
+)
 from infopt.errors import InfoptError
 from infopt.units import parse_rate_per_s, parse_seconds, parse_usd
 
@@ -112,6 +123,7 @@ class SearchOptions:
             "--price", metavar="NAME=USD", show_default=False, help="US dollars per device-hour, h100=2.49; repeatable."
         ),
     ] = field(default_factory=list)
+    calibration: CalibrationOption = None
     text_only: Annotated[bool, typer.Option("--text-only", help="Vision and audio encoders are not loaded.")] = False
     online: Online = False
 
@@ -139,13 +151,16 @@ class SearchOptions:
 
     def devices(self) -> "list[HardwareChoice]":
         """The accelerators to search, at the user's prices: those named, or all of the catalogue."""
-        from infopt.hardware.names import resolve_hardware
         from infopt.studies.search_space import all_devices, device_at_unit_price
 
-        if self.hw is None:
+        if self.hw is not None:
+            choices = [device_at_unit_price(named_hardware(name, self.calibration)) for name in self.hw.split(",")]
+        elif self.calibration is None:
             choices = all_devices()
         else:
-            choices = [device_at_unit_price(resolve_hardware(name)) for name in self.hw.split(",")]
+            from infopt.hardware.calibrate import calibrated_where_known
+
+            choices = calibrated_where_known(all_devices(), self.calibration)
         if not self.price:
             return choices
         from infopt.hardware.prices import apply_prices, parse_prices
@@ -217,7 +232,9 @@ def search(
         from infopt.reports.pictures import drawing
 
         drawing(plot)
-    result = study(model, options.request(), options.devices(), options.targets())
+    devices = options.devices()
+    tell(calibration_notes(devices))
+    result = study(model, options.request(), devices, options.targets())
     if plot is not None and result.front:
         from infopt.reports.search_plot import draw
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from infopt.cli import ALWAYS_GOOD, app, tell
-from infopt.cli_options import Online
+from infopt.cli_options import CalibrationOption, Online
 
 
 def axis(option: str, help: str) -> Any:
@@ -33,6 +33,7 @@ def sweep(
     isl: Annotated[str | None, axis("--isl", "Input tokens.")] = None,
     osl: Annotated[str | None, axis("--osl", "Output tokens.")] = None,
     batch: Annotated[str | None, axis("--batch", "1:256 or 1:256:x2")] = None,
+    calibration: CalibrationOption = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help=".csv, .jsonl or .parquet.")] = None,
     format: Annotated[
         Literal["csv", "json", "parquet"] | None, typer.Option("--format", help="Default: as FILE is named, else csv.")
@@ -58,8 +59,8 @@ def sweep(
         "engine": engine, "engine_version": engine_version, "util": util,
         "ctx": ctx, "isl": isl, "osl": osl, "concurrency": batch,
     }  # fmt: skip
-    with open_sweep(cases, options, online=online) as rows:
+    with open_sweep(cases, options, online=online, calibration=calibration) as rows:
         tell(rows.notes)
         outcome = run_sweep(rows, out, "json" if json else format or format_of(out))
-    tell(outcome.lines())
+    tell([*rows.said(), *outcome.lines()])
     raise typer.Exit(outcome.exit_status)

@@ -108,7 +108,8 @@ def _devices(found: Decision) -> Iterator[Figure]:
 def faster(s: Scenario) -> list[Accelerator]:
     """Common accelerators with more bandwidth than the one in use, the slowest first."""
     known = [_accelerator(id) for id in common_accelerators()]
-    more = [device for device in known if device.bandwidth_bytes_per_s > s.accelerator.bandwidth_bytes_per_s]
+    # Rated against rated: a device is not faster than itself because less was measured on it.
+    more = [device for device in known if device.bandwidth_bytes_per_s > s.accelerator.fitted_bandwidth_bytes_per_s]
     return sorted(more, key=lambda device: device.bandwidth_bytes_per_s)
 
 

@@ -111,6 +111,7 @@ class HardwareChoice:
 
     resolved_as  how the text was read, for the report ("p5.48xlarge = 8 x H100-SXM5-80GB")
     others       ids of the others the text may mean; the accelerator is the smallest of them
+    units        what tells the devices of this machine from others of their kind, where the text meant this machine
     """
 
     accelerator: Accelerator
@@ -118,3 +119,4 @@ class HardwareChoice:
     resolved_as: str
     usd_per_hour: float | None = None  # of the whole instance, where an instance type was named
     others: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()

@@ -159,6 +159,11 @@ OVERRIDABLE: Mapping[str, type[int] | type[float]] = {
 }
 
 
+def base_id(id: str) -> str:
+    """Id of the record, without the size that was chosen when the device was bought."""
+    return _split_size(id)[0]
+
+
 def _split_size(id: str) -> tuple[str, int | None]:
     """`apple-m2-max-96gb` -> (`apple-m2-max`, 96) where only the part before the size is a record."""
     match = re.fullmatch(r"(.+)-(\d{1,5})gb", id)

@@ -17,6 +17,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import GIB
+from infopt.hardware.host import gpu_hash
 
 TOOL_TIMEOUT_S = 10.0
 RESERVED_BYTES = round(0.45 * GIB)  # driver total minus CUDA total on data-centre cards (DESIGN section 5)
@@ -25,11 +26,12 @@ SAME_CARD = 0.01  # relative difference of memory below which the catalogue's CU
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One device as its driver names it."""
+    """One device as its driver names it; `uuid` tells it from others of its kind, where the driver says it."""
 
     name: str
     memory_bytes: int | None
     tool: str
+    uuid: str | None = None
 
 
 def detect() -> HardwareChoice:
@@ -37,15 +39,19 @@ def detect() -> HardwareChoice:
 
     Errors: none found, more than one kind, or a kind that is not in the catalogue; each says how to name hardware.
     """
-    for probe in PROBES:
-        found = probe()
-        if found:
-            return _choice(found)
+    choice = detect_any()
+    if choice is not None:
+        return choice
     raise InfoptError(
         "--hw auto: no accelerator found (asked NVML, nvidia-smi, amd-smi, rocm-smi, xpu-smi, hl-smi and sysctl); "
         "name one, as in --hw h100:8 or --hw custom:80GB:3.35TB/s; a CPU is measured by `infopt probe` and then named "
         "by --hw auto --calibration auto"
     )
+
+
+def detect_any() -> HardwareChoice | None:
+    """The same; None where there are none."""
+    return next((_choice(found) for probe in PROBES if (found := probe())), None)
 
 
 def _choice(found: list[Found]) -> HardwareChoice:
@@ -70,6 +76,7 @@ def _choice(found: list[Found]) -> HardwareChoice:
         accelerator=accelerator,
         gpus=len(found),
         resolved_as=f"auto ({device.tool}): {len(found)} x {device.name}",
+        units=tuple(gpu_hash(device.uuid) for device in found if device.uuid),
     )
 
 
@@ -125,7 +132,11 @@ def _parts(pynvml: Any, handle: Any) -> list[Any]:
 def _nvml_device(pynvml: Any, handle: Any) -> Found:
     name = pynvml.nvmlDeviceGetName(handle)
     text = name.decode() if isinstance(name, bytes) else str(name)
-    return Found(text, int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), "NVML")
+    try:
+        uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+    except pynvml.NVMLError:
+        uuid = None  # then it is not told from others of its kind
+    return Found(text, int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), "NVML", uuid)
 
 
 def _nvidia_smi() -> list[Found]:

@@ -63,6 +63,11 @@ def unit_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def gpu_hash(uuid: str) -> str:
+    """`unit_hash` of a GPU's UUID; NVML writes a prefix before it that torch leaves out."""
+    return unit_hash(uuid.lower().removeprefix("gpu-").removeprefix("mig-"))
+
+
 def machine_hash(processor: str) -> str | None:
     """`unit_hash` of this machine's id and its processor's name; None where the system has no id (a container)."""
     try:
@@ -101,8 +106,8 @@ def listed_processor() -> Accelerator | None:
     )
 
 
-def unlisted_processor(bandwidth_bytes_per_s: float) -> Accelerator:
-    """This machine's processor where the catalogue does not know it, with a bandwidth that was measured on it."""
+def unlisted_processor() -> Accelerator:
+    """This machine's processor where the catalogue does not know it; a calibration must bring its bandwidth."""
     name, (_, memory_bytes) = processor_name(), host_memory_bytes()
     return Accelerator(
         id="cpu",
@@ -111,7 +116,7 @@ def unlisted_processor(bandwidth_bytes_per_s: float) -> Accelerator:
         memory_bytes=memory_bytes,
         driver_memory_bytes=None,
         usable_memory_bytes=round(USABLE_SHARE * memory_bytes),
-        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        bandwidth_bytes_per_s=0.0,
         peak_flop_per_s={},
         data={
             "memory_bytes": FITTED,
@@ -123,15 +128,23 @@ def unlisted_processor(bandwidth_bytes_per_s: float) -> Accelerator:
     )
 
 
+def processor_to_calibrate() -> HardwareChoice:
+    """This machine's processor, whether it is listed or not."""
+    name = processor_name()
+    unit = machine_hash(name)
+    device = listed_processor() or unlisted_processor()
+    return HardwareChoice(device, 1, f"cpu: {name}, this machine's", units=(unit,) if unit else ())
+
+
 def processor_choice() -> HardwareChoice:
     """What `--hw cpu` names without a calibration.
 
     Errors: InfoptError where the catalogue does not know this processor: it has to be measured first.
     """
-    listed = listed_processor()
-    if listed is None:
-        raise InfoptError(
-            f"--hw cpu: {processor_name()} is not in the catalogue; measure it with `infopt probe`, "
-            "then give --hw cpu --calibration auto"
-        )
-    return HardwareChoice(listed, 1, f"cpu: {processor_name()}, this machine's")
+    choice = processor_to_calibrate()
+    if choice.accelerator.bandwidth_bytes_per_s:
+        return choice
+    raise InfoptError(
+        f"--hw cpu: {choice.accelerator.name} is not in the catalogue; measure it with `infopt probe`, "
+        "then give --hw cpu --calibration auto"
+    )

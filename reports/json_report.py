@@ -70,8 +70,9 @@ def plan_dict(plan: Plan, explain: bool = False, month: "Month | NoMonth | None"
 
 def placed_dict(s: Scenario) -> dict[str, Any]:
     """Devices and engine, where no more is told of them than what was asked for."""
+    degrees = {"gpus": s.gpus, "tp": s.tp, "pp": s.pp, "dp": s.dp, "ep": s.ep}
     return {
-        "hardware": {"id": s.accelerator.id, "gpus": s.gpus, "tp": s.tp, "pp": s.pp, "dp": s.dp, "ep": s.ep},
+        "hardware": {"id": s.accelerator.id, **degrees, "calibration": s.accelerator.calibration},
         "engine": {"name": s.engine.engine, "version": s.engine_version},
     }
 

@@ -1,6 +1,6 @@
 """From what a user asks to a scenario: defaults are filled here, and each is reported as an assumption."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -177,7 +177,8 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         mtp_loaded=request.mtp_tokens > 0,
         weight_quality=weights.quality_range,
     )
-    return Built(scenario, (*said, *more, *_engine_assumptions(request, engine, version, utilization)))
+    told = (*_engine_assumptions(request, engine, version, utilization), *_calibration(scenario))
+    return Built(scenario, (*said, *more, *told))
 
 
 def _state_pages(request: Request, engine: EngineConstants) -> int:
@@ -204,6 +205,16 @@ def _engine_assumptions(request: Request, engine: EngineConstants, version: str,
         text = f"utilization {utilization:g}: {engine.utilization_meaning}"
         said.append(Caveat("utilization", text))
     return said
+
+
+def _calibration(s: Scenario) -> Iterator[Caveat]:
+    """Which figures a calibration record brought, and whether the step times rest on it."""
+    device, engine = s.accelerator, s.engine.engine
+    yield from (Caveat("calibration", note) for note in device.calibration_notes)
+    engines = sorted({step.engine for step in device.measured_steps})
+    if device.calibration is not None and engine not in engines:
+        has = f"steps of {', '.join(engines)} only" if engines else "no steps"
+        yield Caveat("calibration", f"times are not of the calibration, which has {has}: those of {engine} as shipped")
 
 
 def with_weights(built: Built, weights: str) -> Built:

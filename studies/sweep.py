@@ -42,6 +42,7 @@ class Sweep:
     notes    what the reader should know beforehand
     rows     how many there are, None where that is not known yet
     share    part of the work that is done, where the number of rows is not known
+    said     what became known while it ran
     """
 
     columns: tuple[str, ...]
@@ -49,6 +50,7 @@ class Sweep:
     notes: tuple[str, ...] = ()
     rows: int | None = None
     share: Callable[[], float] | None = None
+    said: Callable[[], Sequence[str]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def grid_sweep(grid: Grid, groups: Groups) -> Sweep:
         groups.hardware(name)
     axes = [np.array(given or [0], dtype=np.int64) for given in grid.loads.values()]
     rows = prod(len(texts) for texts in grid.keys.values()) * prod(len(axis) for axis in axes)
-    return Sweep((*KEY_COLUMNS, *LOAD_COLUMNS), _grid_blocks(grid, axes, groups), rows=rows)
+    blocks = _grid_blocks(grid, axes, groups)
+    return Sweep((*KEY_COLUMNS, *LOAD_COLUMNS), blocks, rows=rows, said=groups.calibration_notes)
 
 
 def _grid_blocks(grid: Grid, axes: Sequence[Any], groups: Groups) -> Iterator[Block]:

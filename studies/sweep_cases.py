@@ -60,12 +60,18 @@ def case_sweep(lines: Iterable[str], where: str, given: Mapping[str, str], group
     reader = csv.reader(lines, strict=True)
     header = _header(next(iter(_rows(reader, 1, where)), []), where, given)
     columns = tuple(header.names[place] for place in header.kept)
-    return Sweep(columns, _blocks(reader, header, where, given, groups), header.notes)
+    blocks = _blocks(reader, header, where, given, groups)
+    return Sweep(columns, blocks, header.notes, said=groups.calibration_notes)
 
 
-def open_sweep(cases: str | None, options: Mapping[str, str | None], online: bool) -> AbstractContextManager[Sweep]:
-    """The sweep of a cases file, where one is named, else of the grid the options span."""
-    groups = Groups(online)
+def open_sweep(
+    cases: str | None, options: Mapping[str, str | None], online: bool, calibration: str | None = None
+) -> AbstractContextManager[Sweep]:
+    """The sweep of a cases file, where one is named, else of the grid the options span.
+
+    calibration  a record for all hardware of the sweep, or `auto`: rows of other hardware have an error
+    """
+    groups = Groups(online, calibration)
     keys, loads = grid(options)
     if cases is None:
         for name in REQUIRED:

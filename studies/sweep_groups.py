@@ -182,11 +182,12 @@ def _held(s: Scenario, part: StageMemory) -> dict[str, Any]:
 class Groups:
     """Groups by their key cells, compiled when first asked for."""
 
-    def __init__(self, online: bool = False) -> None:
-        self._online = online
+    def __init__(self, online: bool = False, calibration: str | None = None) -> None:
+        self._online, self._calibration = online, calibration
+        self._notes: dict[str, None] = {}
         self._compiled: dict[tuple[str, ...], Group | str] = {}
         self._model = lru_cache(MAX_KEPT)(self._resolved_model)
-        self._hardware = lru_cache(MAX_KEPT)(resolve_hardware)
+        self._hardware = lru_cache(MAX_KEPT)(self._resolved_hardware)
 
     def group(self, key: tuple[str, ...]) -> Group | str:
         """The group of cells in the order of KEY_COLUMNS, or why there is none."""
@@ -212,6 +213,19 @@ class Groups:
         if not name:
             raise InfoptError("no hw is given; name one, such as h100")
         return self._hardware(name)
+
+    def _resolved_hardware(self, name: str) -> HardwareChoice:
+        if self._calibration is None:
+            return resolve_hardware(name)
+        from infopt.hardware.calibrate import resolve_calibrated
+
+        choice = resolve_calibrated(name, self._calibration)
+        self._notes |= dict.fromkeys(choice.accelerator.calibration_notes)
+        return choice
+
+    def calibration_notes(self) -> Sequence[str]:
+        """Which figures of the hardware so far were measured."""
+        return tuple(self._notes)
 
     def _resolved_model(self, name: str) -> ModelProfile:
         return resolve_model(name, online=self._online)

@@ -39,6 +39,7 @@ def fake_nvml(devices: list[tuple[Any, int]], slices: tuple[tuple[Any, int], ...
         nvmlDeviceGetCount=lambda: len(devices),
         nvmlDeviceGetHandleByIndex=lambda i: devices[i],
         nvmlDeviceGetName=lambda handle: handle[0],
+        nvmlDeviceGetUUID=lambda handle: f"GPU-{id(handle)}",
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=handle[1]),
         nvmlDeviceGetMigMode=mig_mode,
         nvmlDeviceGetMaxMigDeviceCount=lambda _: 7,
