@@ -1,0 +1,142 @@
+"""Ways through memory: reading it, copying it, adding two arrays into a third; and how a pass becomes an operation.
+
+    read   dot of two arrays (CPU), a sum by Triton (GPU)   1 x the bytes read
+    sum    torch.sum of one array                            1 x
+    copy   b into c                                          2 x the bytes of one array
+    triad  a + s b into c                                    3 x
+
+On a CPU one sample is one piece, short enough (a few milliseconds) that samples which the kernel interrupted can be set
+aside, and operations are at different places of the arrays, so that none finds in the cache what another left there. On
+a GPU a sample is a captured graph of whole passes: launching them costs nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from infopt.frozen import dataclass
+from infopt.probes.runtime import Runtime, capture
+from infopt.probes.sampling import Operation
+from infopt.probes.setting import Setting
+
+MIB = 2**20
+BUFFER_BYTES = {"cpu": 512 * MIB, "cuda": 1024 * MIB}  # of one array, and
+BUFFER_CACHES = 8  # at least this many times the last cache: below two, graphs replay from the cache (facts/probes.md)
+LEAST_CACHES = 4  # what is refused where memory is short: smaller arrays would measure the cache
+PIECE_BYTES = 32 * MIB  # of one array and thread: 3 to 30 ms at 2 to 20 GB/s a thread
+CAPTURED_PASSES = 4  # at least, in a graph: beside them the start of the graph is short
+BLOCK = 1 << 22  # random numbers drawn; more would take longer than the probe
+FACTOR = 0.75  # of the triad
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One way through memory.
+
+    counted   bytes of one piece it is credited with
+    traffic   what of them is written, and what moves beside them
+    run       a pass over piece number i
+    """
+
+    name: str
+    kernel: str
+    counted: int
+    traffic: str
+    run: Callable[[int], object]
+
+
+class Buffers:
+    """Three arrays of f32 random numbers, in pieces; `target` is written."""
+
+    def __init__(self, runtime: Runtime, size_bytes: int) -> None:
+        self.piece_bytes = min(size_bytes, PIECE_BYTES * runtime.threads) if runtime.kind == "cpu" else size_bytes
+        self.pieces = size_bytes // self.piece_bytes
+        elements, dtype = self.pieces * self.piece_bytes // 4, runtime.torch.float32
+        self.first, self.second, self.target = (random_numbers(runtime, elements, dtype, seed) for seed in range(3))
+
+    def piece(self, array: Any, number: int) -> Any:
+        """Piece `number` of an array, counted round and round."""
+        size = self.piece_bytes // 4
+        start = number % self.pieces * size
+        return array[start : start + size]
+
+
+def random_numbers(
+    runtime: Runtime, elements: int, dtype: Any, seed: int, span: float = 1.0, middle: float = 0.0
+) -> Any:
+    """[elements] within span / 2 of the middle: one block drawn, then repeated."""
+    torch = runtime.torch
+    generator = torch.Generator(device=runtime.device).manual_seed(seed)
+    drawn = torch.rand(min(BLOCK, elements), generator=generator, device=runtime.device)
+    block = ((drawn - 0.5) * span + middle).to(dtype)
+    array = torch.empty(elements, dtype=dtype, device=runtime.device)
+    for start in range(0, elements, block.numel()):
+        piece = array[start : start + block.numel()]
+        piece.copy_(block[: piece.numel()])
+    return array
+
+
+def peak_bytes_per_s(setting: Setting) -> float | None:
+    """The vendor's figure of a GPU; None for a processor, whose memory is what its host has fitted."""
+    known = setting.accelerator
+    return known.bandwidth_bytes_per_s if known and setting.runtime.kind == "cuda" else None
+
+
+def streams(runtime: Runtime, buffers: Buffers, kernels: Any = None) -> list[Stream]:
+    """Every way through the buffers; `kernels` are Triton's, None where they cannot be used."""
+    torch, piece, size = runtime.torch, buffers.piece, buffers.piece_bytes
+    first, second, target = buffers.first, buffers.second, buffers.target
+    # A processor fetches a line before it overwrites it; a GPU writes whole sectors.
+    fetched = ", and what is written is fetched first" if runtime.kind == "cpu" else ""
+    both, all_three = f"1 read, 1 written{fetched}", f"2 read, 1 written{fetched}"
+
+    def add(i: int) -> None:
+        torch.add(piece(first, i), piece(second, i), alpha=FACTOR, out=piece(target, i))
+
+    found = [
+        Stream("sum", "torch.sum", size, "1 read", lambda i: torch.sum(piece(first, i))),
+        Stream("copy", "torch.copy_", 2 * size, both, lambda i: piece(target, i).copy_(piece(second, i))),
+        Stream("triad", "torch.add", 3 * size, all_three, add),
+    ]
+    if runtime.kind == "cpu":
+        return [dot_stream(runtime, buffers), *found]
+    if kernels is None:
+        return found
+    partial = torch.empty(kernels.partial_sums(first.numel()), device=runtime.device)
+    return [
+        Stream("read", "triton", size, "1 read", lambda i: kernels.read(first, partial)),
+        *found,
+        Stream("copy", "triton", 2 * size, both, lambda i: kernels.copy(second, target)),
+        Stream("triad", "triton", 3 * size, all_three, lambda i: kernels.triad(first, second, target, FACTOR)),
+    ]
+
+
+def dot_stream(runtime: Runtime, buffers: Buffers) -> Stream:
+    """torch.dot of two arrays: of torch's operations the one that meets a compiled loop (bench/bandwidth.py)."""
+    dot, piece = runtime.torch.dot, buffers.piece
+    first, second = buffers.first, buffers.second
+    return Stream(
+        "read", "torch.dot", 2 * buffers.piece_bytes, "2 read", lambda i: dot(piece(first, i), piece(second, i))
+    )
+
+
+def operation(
+    runtime: Runtime, name: str, run: Callable[[int], object], count: int, each_bytes: int, first: int = 0
+) -> Operation:
+    """`run(i)` over `count` pieces as something to time.
+
+    On a CPU one piece a sample, beginning with `first`; on a GPU all of them (CAPTURED_PASSES at least) as one graph.
+    """
+    if runtime.kind == "cpu":
+        return Operation(name, lambda i: run((i + first) % count), each_bytes, "bytes")
+    passes = max(count, CAPTURED_PASSES)
+    replay = capture(runtime, lambda: [run(i % count) for i in range(passes)])
+    return Operation(name, lambda i: replay(), passes * each_bytes, "bytes")
+
+
+def stream_operations(runtime: Runtime, buffers: Buffers, ways: list[Stream]) -> list[Operation]:
+    """Ways as operations, each beginning at a place of its own."""
+    step = buffers.pieces / len(ways)
+    return [
+        operation(runtime, f"{way.name} ({way.kernel})", way.run, buffers.pieces, way.counted, round(i * step))
+        for i, way in enumerate(ways)
+    ]
