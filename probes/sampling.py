@@ -35,6 +35,7 @@ class Operation:
     run     runs it once; is given the number of the sample, so that it can go on to the next piece of a large buffer
     amount  of `unit` that one run moves or computes, as declared, not as measured
     repeats runs timed together as one sample (short operations)
+    waits   it waits for another device (a disk), so that an idle processor is no sign of others
     """
 
     name: str
@@ -42,6 +43,7 @@ class Operation:
     amount: float
     unit: Unit
     repeats: int = 1
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,8 @@ def sample(runtime: Runtime, operation: Operation, number: int) -> Sample:
     wall, busy = time.perf_counter() - wall, time.process_time() - busy
     clean = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == switches
     # An operation may use fewer threads than it is allowed: one busy processor is the least that is expected.
-    return Sample(wall / operation.repeats, clean, min(1.0, busy / wall if wall else 1.0))
+    ours = 1.0 if operation.waits or not wall else min(1.0, busy / wall)
+    return Sample(wall / operation.repeats, clean, ours)
 
 
 def _gpu_sample(runtime: Runtime, operation: Operation, number: int) -> Sample:
