@@ -15,20 +15,22 @@ class DecoderDraft:
     layers  only the first of them, None: all
     """
 
-    passes = True
+    reads: tuple[int, ...] = (1, 2)
 
     def __init__(self, name: str, decoder: Decoder, choice: Choice, vocab: int, layers: int | None = None) -> None:
         self.name, self.decoder, self.choice, self.vocab, self.layers = name, decoder, choice, vocab, layers
         self.cache = decoder.cache(1, 0)
         self.cached = 0
+        self._read: list[int] = []
 
     def begin(self, prompt: Sequence[int], cache: Cache) -> None:
-        """Read the prompt but its last token into a cache as long as the target's."""
+        """Read the prompt but its last token into a cache as long as the target's, unless it is there."""
         if self.cache.length < cache.length:
-            self.cache = self.decoder.cache(1, cache.length)
-        self.cached = 0
-        if len(prompt) > 1:
+            self.cache, self._read = self.decoder.cache(1, cache.length), []
+        if len(prompt) > 1 and self._read != list(prompt):
+            self.cached = 0
             self._pass(prompt[:-1])
+        self._read, self.cached = list(prompt), len(prompt) - 1
 
     def propose(self, ids: Sequence[int], count: int) -> Proposal:
         """Exactly `count` tokens."""

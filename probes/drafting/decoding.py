@@ -38,11 +38,13 @@ class Target:
     def __init__(self, decoder: Decoder, choice: Choice, length: int) -> None:
         self.decoder, self.choice = decoder, choice
         self.cache: Cache = decoder.cache(1, length)
+        self._read: list[int] = []
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Read all of a prompt but its last token."""
-        if len(prompt) > 1:
+        """Read all of a prompt but its last token; the prompt read last is still there."""
+        if len(prompt) > 1 and self._read != list(prompt):
             self._logits(prompt[:-1], 0, last=True)
+        self._read = list(prompt)
 
     def step(self, ids: Sequence[int]) -> int:
         """The token behind `ids`, all but the last of which are cached."""

@@ -18,15 +18,15 @@ class Proposal:
 class Draft(Protocol):
     """A source of proposals.
 
-    name    as the user asked for it
-    passes  whether it runs a decoder: then its passes are timed, over one token and over two
+    name   as the user asked for it
+    reads  how many tokens the first pass of a proposal may have to read; none where it runs no decoder
     """
 
     @property
     def name(self) -> str: ...
 
     @property
-    def passes(self) -> bool: ...
+    def reads(self) -> tuple[int, ...]: ...
 
     def begin(self, prompt: Sequence[int], cache: Cache) -> None:
         """Read a prompt; `cache` is the target's, which has read all of it but the last token."""

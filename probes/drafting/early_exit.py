@@ -13,6 +13,8 @@ class EarlyExitDraft(DecoderDraft):
     writes again, the same numbers. So nothing is read twice, and a draft kept whole leaves nothing unread.
     """
 
+    reads = (1,)
+
     def __init__(self, decoder: Decoder, choice: Choice, layers: int) -> None:
         whole = len(decoder.weights.layers)
         if not 1 <= layers < whole:

@@ -14,7 +14,7 @@ class NgramDraft:
     Source: prompt lookup decoding (apoorvumang/prompt-lookup-decoding), vLLM's `ngram` method.
     """
 
-    passes = False
+    reads: tuple[int, ...] = ()
 
     def __init__(self, longest: int = 3) -> None:
         self.name = "ngram" if longest == 3 else f"ngram:{longest}"
