@@ -139,7 +139,7 @@ def outside_of(situation: Situation) -> str:
     constants = situation.steps.constants
     if situation.steps.basis != "estimate" or constants is None:
         return ""
-    return "; ".join(extrapolations(situation.scenario, constants.measured))
+    return "; ".join(extrapolations(situation.scenario, constants))
 
 
 def figure_of(judgement: Judgement, name: str) -> float | None:

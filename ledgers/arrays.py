@@ -3,7 +3,9 @@
 NumPy is not imported here: an array brings its own methods.
 """
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -38,6 +40,24 @@ def unmeasured(a: Any, most: Any) -> Any:
 
         return np.where(a > most, np.nan, 0.0)
     return math.nan if a > most else 0.0
+
+
+def along(points: Sequence[Sequence[float]], a: Any) -> Any:
+    """Elementwise value at `a` of the line through `points` (x rising): level before the first, on along the last two.
+
+    What lies beyond the last point is never below it.
+
+    >>> along([[1, 1.0], [3, 2.0], [4, 1.5]], 2), along([[1, 1.0], [3, 2.0]], 5), along([[3, 2.0], [4, 1.5]], 9)
+    (1.5, 3.0, 1.5)
+    """
+    value = points[0][1] + 0.0 * a
+    for i, ((x, y), (next_x, next_y)) in enumerate(itertools.pairwise(points)):
+        is_last = i == len(points) - 2
+        slope = (next_y - y) / (next_x - x)
+        value = value + slope * (smaller(larger(a, x), next_x) - x)
+        if is_last and slope > 0:
+            value = value + slope * (larger(a, next_x) - next_x)
+    return value
 
 
 def ceil_div(a: Any, b: Any) -> Any:

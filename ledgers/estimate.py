@@ -2,8 +2,9 @@
 
     output_tokens_per_s = B OSL / (TTFT + OSL TPOT)
 Intervals are the 5th to 95th percentile of measured over predicted with the model left out of the fit. No estimate lies
-below the floor. Where nothing was measured on the engine, the memory class or the kind of model, or where more
-sequences are asked for than fit, there is no estimate but a reason.
+below the floor. Steps measured on the device itself come before the constants of its class; those of the probe's own
+decoder stand in where the class has none. Where nothing was measured on the engine, the memory class or the kind of
+model, or where more sequences are asked for than fit, there is no estimate but a reason.
 """
 
 from collections.abc import Iterator
@@ -12,12 +13,18 @@ from typing import Any, Literal
 from infopt.frozen import dataclass
 from infopt.ledgers.arrays import larger, unmeasured
 from infopt.ledgers.bandwidth import BandwidthLedger
+from infopt.ledgers.device_steps import device_constants
 from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
-from infopt.profiles.step_constants import Band, Measured, StepConstants, step_constants
+from infopt.ledgers.traffic import traffic
+from infopt.profiles.step_constants import Band, StepConstants, step_constants
+from infopt.units import format_bytes
 
+# What `probe latency` runs: its steps stand in for an engine that was not measured on the device.
+PROBE_ENGINE = "torch"
+SAME = 0.02  # of the weights of two models that count as one size
 Bound = Literal["weights", "kv", "compute", "link", "overhead", "prefill"]
 # Which of the bounds a term of the step belongs to.
 BOUND_OF: dict[str, Bound] = {
@@ -111,14 +118,14 @@ def clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEst
 
 def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:
     """The same where only steps are asked for, not first tokens."""
-    constants = calibrated or step_constants(
-        s.engine.engine,
-        s.accelerator.memory_class,
-        s.accelerator.vendor,
-        s.accelerator.cuda_capability,
-        s.model.experts > 0,
-    )
+    own = None if calibrated else device_constants(s)
+    constants = calibrated or (own if isinstance(own, StepConstants) else _constants_of_class(s))
     if constants is None or constants.most_sequences == 0:
+        own = own or device_constants(s, PROBE_ENGINE)
+        constants = own if isinstance(own, StepConstants) else None
+    if constants is None:
+        if isinstance(own, str):
+            return NoEstimate(own)
         where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
         return NoEstimate(f"no measurements of {where} are in the step-time data; the floors hold")
     formats = constants.measured_formats(s.accelerator.cuda_capability)
@@ -129,6 +136,13 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
     if shape is None:
         return NoEstimate(f"the dense peak of {s.accelerator.id} is not known")
     return Clock(constants, shape)
+
+
+def _constants_of_class(s: Scenario) -> StepConstants | None:
+    device = s.accelerator
+    return step_constants(
+        s.engine.engine, device.memory_class, device.vendor, device.cuda_capability, s.model.experts > 0
+    )
 
 
 def expected_times(s: Scenario, clock: Clock, step_floor_s: Any, cached_tokens: Any = 0) -> Times:
@@ -174,12 +188,20 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
         prompt_work_s=prompt_time_s(s, clock),
         bound=max(by_bound, key=lambda name: by_bound[name]),
         source=constants.source,
-        extrapolated=tuple(extrapolations(s, constants.measured)),
+        extrapolated=tuple(extrapolations(s, constants)),
     )
 
 
-def extrapolations(s: Scenario, measured: Measured) -> Iterator[str]:
+def extrapolations(s: Scenario, constants: StepConstants) -> Iterator[str]:
     """Where a scenario is above the most that was measured, or below half of the least."""
+    measured = constants.measured
+    if s.engine.engine not in constants.engines and constants.of_device:
+        yield f"engine {s.engine.engine}, measured {', '.join(constants.engines)}"
+    if measured.weight_bytes is not None:
+        least, most = measured.weight_bytes
+        asked = sum(float(stage.weight_bytes(1)) for stage in traffic(s))
+        if not least * (1 - SAME) <= asked <= most * (1 + SAME):
+            yield f"weights {format_bytes(asked)}, measured {format_bytes(least)} to {format_bytes(most)}"
     sides = (
         ("sequences at once", s.sharing_batch, measured.sequences),
         ("devices of a replica", s.tp * s.pp * s.sharing_replicas, measured.devices),

@@ -1,9 +1,10 @@
 """How long a decode step takes on a serving engine: bytes, a fixed cost per kernel, and other requests' work.
 
-    step  = X r_x + K r_k + N c + D r_d + c_e L_m hit / shards + B c_r
+    step  = X r_x r(B) + K r_k + N c + D r_d + c_e L_m hit / shards + B c_r
     stall = (B - 1) (S1 r_p + T c_t) / OSL
     TPOT  = step + stall
 X  bytes read over bandwidth, weights with the expected distinct experts plus KV;  K  its KV part
+r  time of the weights of a step of B tokens over that of one, where a device's own curve was measured, else 1
 N  kernels launched, c the cost of one (by generation and format);  D  FLOP of the batch at dense peak
 hit  distinct experts per mixture layer, L_m mixture layers;  B  resident sequences
 S1  one prompt at dense peak, matrices in the weights' format and attention in 16 bit;  T  ISL layers hidden
@@ -20,7 +21,7 @@ from typing import Any
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
-from infopt.ledgers.arrays import ceil_div
+from infopt.ledgers.arrays import along, ceil_div
 from infopt.ledgers.compute import compute_format, prefill_flop
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
@@ -67,7 +68,9 @@ class StepShape:
 
 
 def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
-    """Compile a scenario; None where the device's peaks are not known."""
+    """Compile a scenario; None where the device's peaks are not known, or where constants hold for fewer devices."""
+    if constants.of_device and s.tp * s.pp * s.sharing_replicas > 1:
+        return None
     peaks = s.accelerator.peak_flop_per_s
     peak, peak16 = peaks.get(compute_format(s)), peaks.get("bf16") or peaks.get("fp16")
     if constants.prompt_by_cycles:
@@ -184,7 +187,7 @@ def step_terms_s(
     products = batch * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
     others = (batch - 1) / output_tokens
     terms = {
-        "weights": shape.weight_ratio * weights,
+        "weights": shape.weight_ratio * weights_at(c, weights, per_replica),
         "kv": (c.traffic_ratio + c.kv_extra_ratio) * kv,
         "kernels": shape.kernels * shape.kernel_s + 0.0 * batch,
     }
@@ -202,6 +205,14 @@ def step_terms_s(
     if shape.links_s:
         terms["links"] = shape.links_s + 0.0 * batch
     return terms
+
+
+def weights_at(c: StepConstants, weights_s: Any, tokens: Any) -> Any:
+    """Seconds of the weights of a step of so many tokens, from those at bandwidth; by the device's curve if it has one.
+
+    What a measured curve adds is products as much as bytes: a kernel for few rows may take longer than one for more.
+    """
+    return weights_s if c.weight_curve is None else weights_s * along(c.weight_curve, tokens)
 
 
 def first_token_s(

@@ -49,6 +49,7 @@ class Measured(Record):
     prompt_tokens   of one request; None where no first token was measured
     context_tokens  mean of a decode step; None where no step was measured
     pcie            whether tensor parallelism over PCIe was among them
+    weight_bytes    read by a step of one token; None where a fit spans so many models that size is no bound
     """
 
     sequences: list[int]
@@ -57,6 +58,7 @@ class Measured(Record):
     prompt_tokens: list[int] | None = None
     context_tokens: list[int] | None = None
     pcie: bool
+    weight_bytes: list[float] | None = None
 
 
 class StepConstants(Record):
@@ -82,6 +84,8 @@ class StepConstants(Record):
                       each device reach
     formats_before_cc10, formats_from_cc10  weight formats measured on devices of either side, None for any
     most_sequences    resident sequences up to which steps were measured, None for any, 0 where only first tokens were
+    weight_curve      [tokens of a step, time of its weights over that of one token], where it was measured
+    of_device         from steps of one device (ledgers/device_steps.py): hold for it alone, and for a single one
     measured          the range of the measurements
     """
 
@@ -111,6 +115,8 @@ class StepConstants(Record):
     most_sequences: int | None = None
     formats_before_cc10: list[str] | None = None
     formats_from_cc10: list[str] | None = None
+    weight_curve: list[list[float]] | None = None
+    of_device: bool = False
     bands: list[Band]
     first_token: FirstToken | None = None
     measured: Measured
