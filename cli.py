@@ -37,9 +37,11 @@ MODULES = {
     "checklist": "infopt.cli_checklist",
     "gate": "infopt.cli_gate",
     "probe": "infopt.cli_probe",
+    "reproduce": "infopt.cli_evidence",
     "rules": "infopt.cli_rules",
     "search": "infopt.cli_search",
     "sweep": "infopt.cli_sweep",
+    "validate": "infopt.cli_evidence",
 }
 
 app = typer.Typer(
@@ -232,56 +234,6 @@ def hardware_show(
     from infopt.reports.render import render_hardware
 
     emit(render_hardware(resolve_hardware(name), output.form))
-
-
-@app.command(epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
-def reproduce(
-    output: OutputOptions,
-    document: Annotated[int | None, typer.Option("--document", metavar="1|2|3", help="Only this document.")] = None,
-) -> None:
-    """Every number of the three source documents beside what the ledgers say, and why they differ.
-
-    \b
-    infopt reproduce --document 1
-    """
-    from infopt.reports.render import render_reproduction
-    from infopt.studies.reproduce import reproduce as study
-
-    emit(render_reproduction(study(document), output.form))
-
-
-@app.command(epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
-def validate(
-    output: OutputOptions,
-    truth: Annotated[Path | None, typer.Option("--truth", metavar="FILE.csv", help="Your own measurements.")] = None,
-    predictions: Annotated[
-        Path | None, typer.Option("--predictions", metavar="FILE.csv", help="Write every row here.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw measured against predicted speed.")
-    ] = None,
-) -> None:
-    """Predictions beside published measurements: errors by group, and what was left out and why.
-
-    \b
-    infopt validate --predictions rows.csv
-    infopt validate --truth mine.csv --plot mine.svg
-    """
-    from infopt.files import write_text
-    from infopt.reports.render import render_validation
-    from infopt.studies.validate import predictions_csv
-    from infopt.studies.validate import validate as study
-
-    result = study(truth)
-    if predictions is not None:
-        write_text(predictions, predictions_csv(result))
-    if plot is not None:
-        from infopt.reports.validate_plot import draw
-
-        draw(result, plot)
-    emit(render_validation(result, output.form))
 
 
 @app.command(epilog=ALWAYS_GOOD)
