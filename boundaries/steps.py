@@ -2,6 +2,7 @@
 
     step(B, n) = terms(B) + roof(B n) - roof(B)          B sequences that each bring n tokens (n = 1: plain decoding)
     roof(T)    = max(weights(T) r_x / BW, T 2 P r_c / F)  + fitted costs of products and experts
+Of a device whose own curve over tokens was measured, roof(T) is its weights(1) r_x r(T) / BW: products are in it.
 weights(T) counts the distinct experts T tokens hit; keys and values are read once per sequence, whatever n is. So a
 step of one token a sequence is the estimate's own, and more tokens cost nothing until the roof is reached.
 A measured curve of step times against tokens in the step replaces all of it. Its points have one token a sequence, so
@@ -30,7 +31,15 @@ from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.estimate import Clock, band_of, step_clock
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import StepShape, first_token_s, prompt_at_peak_s, prompt_work_s, step_shape, step_terms_s
+from infopt.ledgers.step_time import (
+    StepShape,
+    first_token_s,
+    prompt_at_peak_s,
+    prompt_work_s,
+    step_shape,
+    step_terms_s,
+    weights_at,
+)
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
 from infopt.profiles.engines import in_versions
 from infopt.profiles.step_constants import StepConstants, step_constants
@@ -111,7 +120,7 @@ class Steps:
 
             step(B) + max(roof(B + c) - roof(B), work - spare(B))
             spare(B) = weights(B) - products(B)                     idle units while weights are read
-        Spare time counts where the constants do: not where weights and products were fitted as a sum.
+        Spare time counts where the constants do: not where weights and products were fitted or measured as a sum.
         """
         plain_s = self.step_s(batch, context_tokens)
         if self.curve:
@@ -177,6 +186,8 @@ class Steps:
         assert c is not None
         bytes_s = sum(float(stage.weight_bytes(tokens)) for stage in shape.stages) / shape.bandwidth_bytes_per_s
         weights_s = self.traffic * shape.weight_ratio * bytes_s
+        if c.weight_curve is not None:
+            return float(weights_at(c, weights_s, tokens))
         products_s = tokens * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
         if c.decode_ratio:
             hit = distinct_experts(shape.experts, shape.experts_per_token, tokens) if shape.experts else 0.0
@@ -203,7 +214,7 @@ class Steps:
         shape, c = self.shape, self.constants
         assert shape is not None
         assert c is not None
-        if c.decode_ratio:
+        if c.decode_ratio or c.weight_curve is not None:
             return 0.0
         products_s = tokens * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
         return max(0.0, self._roof_s(tokens) - max(1.0, c.prefill_ratio) * products_s)

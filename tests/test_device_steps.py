@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenarios import DENSE, MIXTURE, attention, device, model, scenario
 
+from infopt.boundaries.steps import steps_of
 from infopt.hardware.calibration import Step
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.device_steps import curve_at, device_constants, fit_steps
@@ -143,6 +144,16 @@ def test_verified_tokens_fill_in_where_no_batch_of_so_many_was_measured():
     assert not others
     assert [n for n, _ in curve] == [1, 3, 4]
     assert [ratio for _, ratio in curve] == pytest.approx([1, 9, 4])
+
+
+def test_verifying_drafts_takes_what_the_curve_says():
+    cost = (8e-6, 1e-12, 1e-12, BUMP.__getitem__)
+    accelerator = on(*(step(SMALL, cost=cost, batch=n) for n in BUMP), step(LARGE, cost=cost))
+    steps = steps_of(scenario(LARGE, accelerator, context_tokens=256))
+    assert steps.basis == "estimate"
+    for tokens in (1, 3, 4, 16):
+        verify_s = step(LARGE, cost=cost, tokens=tokens).median_s
+        assert steps.step_s(1, 256, tokens) == pytest.approx(verify_s, rel=1e-6)
 
 
 def interval(profile, accelerator, batch=1, **request):
