@@ -121,7 +121,8 @@ class _Group:
     mode: Mode
 
     def run(self, top: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-        """Steps of the whole model out of `top` layers (all of them, or an even number), and what is to be said."""
+        """Steps of the whole model out of `top` layers, and what is to be said; of a part, an even number is run."""
+        top -= top % 2 if top < self.shape.layers else 0
         counts = (top,) if top == self.shape.layers else (top // 2, top)
         runtime = self.setting.runtime
         with scoped(self.setting), inference(runtime):
