@@ -108,7 +108,7 @@ class ScenarioOptions:
     dp: Annotated[int, number("--dp", "Replicas; --batch is divided over them.")] = 1
     ep: Annotated[int | None, number("--ep", "Devices that experts are split over.")] = None
     engine: Annotated[
-        str, typer.Option("--engine", metavar="ENGINE", help="vllm, sglang, tensorrt-llm or llama.cpp.")
+        str, typer.Option("--engine", metavar="ENGINE", help="vllm, sglang, tensorrt-llm, llama.cpp; torch: as probed.")
     ] = "vllm"
     engine_version: Annotated[
         str | None,

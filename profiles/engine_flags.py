@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from infopt.profiles.engines import in_versions
+from infopt.profiles.engines import in_versions, need_server
 from infopt.records import Record, load_record
 
 FOLDER = Path(__file__).resolve().parent / "data" / "engine_flags"
@@ -61,5 +61,9 @@ class EngineFlags(Record):
 
 @cache
 def engine_flags(engine: str) -> EngineFlags:
-    """The start line of an engine by its canonical name."""
+    """The start line of an engine by its canonical name.
+
+    Errors: InfoptError for the decoder of `infopt probe`, which serves nobody.
+    """
+    need_server(engine)
     return load_record(EngineFlags, FOLDER, engine, "engine", "see profiles/data/engine_flags")

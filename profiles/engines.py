@@ -13,6 +13,8 @@ from infopt.errors import InfoptError, unknown_name
 from infopt.records import Record, load_record, names_in, read_yaml
 
 ENGINES = Path(__file__).parent / "data" / "engines"
+# The decoder of `infopt probe`: planned like an engine, so that what was measured can be met; it serves nobody.
+PROBE_ENGINE = "torch"
 
 Budget = Literal["share_of_total", "static_share", "share_after_load", "exact"]
 
@@ -136,7 +138,8 @@ def in_versions(version: str, since: str | None, until: str | None) -> bool:
 
 @cache
 def engine_names() -> tuple[str, ...]:
-    return tuple(sorted(entry.name for entry in ENGINES.iterdir() if entry.is_dir()))
+    """Engines that serve."""
+    return tuple(sorted(entry.name for entry in ENGINES.iterdir() if entry.is_dir() and entry.name != PROBE_ENGINE))
 
 
 _SPELLINGS = {
@@ -152,9 +155,19 @@ def engine_name(text: str) -> str:
     """Canonical engine name for a spelling such as `trtllm` or `llama-cpp`."""
     name = text.strip().lower()
     name = _SPELLINGS.get(name, name)
-    if name not in engine_names():
-        raise unknown_name("engine", text, engine_names(), f"choose one of {', '.join(engine_names())}")
+    known = (*engine_names(), PROBE_ENGINE)
+    if name not in known:
+        raise unknown_name("engine", text, known, f"choose one of {', '.join(known)}")
     return name
+
+
+def need_server(engine: str) -> None:
+    """Refuse the decoder of `infopt probe` where an engine that serves is needed."""
+    if engine == PROBE_ENGINE:
+        raise InfoptError(
+            f"engine {engine} is the decoder of `infopt probe`, which serves nobody: plan with it, "
+            f"here name {', '.join(engine_names())}"
+        )
 
 
 @cache

@@ -8,6 +8,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.checklists import Checklist, Item, commands, filled, with_own
+from infopt.profiles.engines import engine_name, need_server
 from infopt.studies import checklist_checks as checks
 from infopt.studies.checklist_answers import Signature, refuse_unknown
 from infopt.studies.checklist_context import FEATURE_WORDS, FEATURES, Answer, Context, Deployment, Status, needs
@@ -110,9 +111,10 @@ def checklist(
 ) -> Checked:
     """The lists answered for a deployment.
 
-    Errors: InfoptError for a placement no engine runs, an answer to an unknown item, a pass against a number
-    without a note.
+    Errors: InfoptError for a placement no engine runs, an engine that serves nobody, an answer to an unknown item, a
+    pass against a number without a note.
     """
+    need_server(engine_name(deployment.request.engine))
     refuse_unknown(answers, [item.id for one in lists for item in one.items])
     context = Context(deployment)
     words = command_words(context, typed)

@@ -208,13 +208,17 @@ def _engine_assumptions(request: Request, engine: EngineConstants, version: str,
 
 
 def _calibration(s: Scenario) -> Iterator[Caveat]:
-    """Which figures a calibration record brought, and whether the step times rest on it."""
+    """Which figures a calibration record brought, and whose step times it has."""
     device, engine = s.accelerator, s.engine.engine
     yield from (Caveat("calibration", note) for note in device.calibration_notes)
     engines = sorted({step.engine for step in device.measured_steps})
-    if device.calibration is not None and engine not in engines:
-        has = f"steps of {', '.join(engines)} only" if engines else "no steps"
-        yield Caveat("calibration", f"times are not of the calibration, which has {has}: those of {engine} as shipped")
+    if device.calibration is None or engine in engines:
+        return
+    if engines:
+        text = f"its steps are of {', '.join(engines)}: they count where nothing was measured of {engine} elsewhere"
+    else:
+        text = "it has no step times, which `infopt probe latency` adds: those of the engine are the shipped ones"
+    yield Caveat("calibration", f"calibration: {text}")
 
 
 def with_weights(built: Built, weights: str) -> Built:

@@ -120,11 +120,11 @@ def spellings(kind: str, name: str) -> list[str]:
 
 def engines_block() -> str:
     """Constants of every engine record."""
-    from infopt.profiles.engines import ENGINES, EngineConstants, engine_names, version_key
+    from infopt.profiles.engines import ENGINES, PROBE_ENGINE, EngineConstants, engine_names, version_key
     from infopt.records import names_in, read_yaml, validate_record
 
     rows = []
-    for engine in engine_names():
+    for engine in (*engine_names(), PROBE_ENGINE):
         for since in sorted(names_in(ENGINES / engine), key=version_key):
             path = ENGINES / engine / f"{since}.yaml"
             record = validate_record(EngineConstants, read_yaml(path), str(path))
