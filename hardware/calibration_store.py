@@ -76,7 +76,7 @@ def merged(old: Calibration, new: Calibration) -> Calibration:
 
 # What two figures must share for the later one to replace the earlier.
 KEYS: dict[type, tuple[str, ...]] = {
-    Measurement: ("probe", "name", "format", "conditions"),
+    Measurement: ("probe", "name", "format", "unit", "conditions"),
     Step: ("engine", "eager", "model", "weights", "kv", "batch", "tokens", "context_tokens", "tp"),
     Acceptance: ("target", "draft", "text", "sampling", "temperature", "drafted"),
 }
