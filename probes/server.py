@@ -1,0 +1,158 @@
+"""A running inference server over HTTP: bounded in time and size, and careful with the user's key.
+
+The standard library is enough. The key (INFOPT_API_KEY, else OPENAI_API_KEY) goes to the address the user gave and
+nowhere else, and is taken out of whatever the server says before it is shown.
+"""
+
+import http.client
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.profiles.files import parse_json
+
+MAX_BYTES = 20_000_000
+METRICS_S = 10.0  # for one answer of /metrics or /v1/models
+ANSWER_S = 600.0  # for one completion
+KEYS = ("INFOPT_API_KEY", "OPENAI_API_KEY")
+_ADDRESS = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:/[\w.~/-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Status and body of an answer."""
+
+    status: int
+    body: bytes
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follow a redirect of a GET inside one host, and never one that would carry a request elsewhere."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        if req.get_method() != "GET" or (before.scheme, before.netloc) != (after.scheme, after.netloc):
+            return None  # then the redirect itself is the answer
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        key = req.unredirected_hdrs.get("Authorization")
+        if following is not None and key:
+            following.add_unredirected_header("Authorization", key)
+        return following
+
+
+class Server:
+    """One server, by the address of its API with or without a final /v1.
+
+    Errors: InfoptError where the address is none, holds a password, or the key holds characters no key has.
+    """
+
+    def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
+        if "@" in url:
+            raise InfoptError(f"--endpoint: no password in the address; set {KEYS[0]} to the key")
+        if not _ADDRESS.fullmatch(url):
+            raise InfoptError(f"--endpoint {url[:80]!r}: expected http://HOST:PORT or https://HOST")
+        self.base = url.rstrip("/").removesuffix("/v1")
+        self._key = _key(environment)
+        self._opener = urllib.request.build_opener(_SameHost)
+
+    def get(self, path: str, limit_s: float = METRICS_S) -> Reply:
+        """Whatever it answers to a GET."""
+        return self._ask(urllib.request.Request(self.base + path), limit_s)
+
+    def post(self, path: str, body: Mapping[str, Any], limit_s: float = ANSWER_S) -> Reply:
+        """Whatever it answers to a JSON object."""
+        data = json.dumps(dict(body)).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method="POST")
+        return self._ask(request, limit_s)
+
+    def object(self, path: str, reply: Reply) -> dict[str, Any]:
+        """A reply as a JSON object; InfoptError with what the server says where it is none."""
+        where = self.base + path
+        if reply.status != 200:
+            raise InfoptError(f"{where}: the server answered {self.meaning(reply)}")
+        if reply.body.lstrip()[:1] == b"<":
+            raise InfoptError(f"{where}: answered with a web page, not JSON (a login page or a proxy?)")
+        value = parse_json(reply.body, where)
+        if not isinstance(value, dict):
+            raise InfoptError(f"{where}: holds a JSON {type(value).__name__}, expected an object")
+        return value
+
+    def meaning(self, reply: Reply) -> str:
+        """A status other than 200 in words, with the start of what was said, without the key."""
+        if 300 <= reply.status < 400:
+            return f"{reply.status}, a redirect to another address, which is not followed"
+        if reply.status in (401, 403):
+            return f"{reply.status}: {'the key is not allowed' if self._key else f'set {KEYS[0]} to its key'}"
+        return f"{reply.status}{self._said(reply.body)}"
+
+    def _said(self, body: bytes) -> str:
+        text = body[:2000].decode("utf-8", "replace")
+        if self._key:
+            text = text.replace(self._key, "***")
+        words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        return f": {words[:160]}" if words and not words.startswith("<") else ""
+
+    def _ask(self, request: urllib.request.Request, limit_s: float) -> Reply:
+        request.add_header("User-Agent", "infopt")
+        if self._key:
+            request.add_unredirected_header("Authorization", f"Bearer {self._key}")
+        until = time.monotonic() + limit_s
+        url = request.full_url
+        try:
+            with self._opener.open(request, timeout=limit_s) as response:
+                return Reply(response.status, _bounded(response, until, limit_s, url))
+        except urllib.error.HTTPError as error:
+            return Reply(error.code, _start(error))
+        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+            raise InfoptError(f"{url}: no answer: {_why(error, limit_s)}; is the server running there?") from error
+
+
+def _start(error: urllib.error.HTTPError) -> bytes:
+    """The first words of a refusal; none where the line broke."""
+    try:
+        with error:
+            return error.read(2000)
+    except (http.client.HTTPException, OSError):
+        return b""
+
+
+def _bounded(response: Any, until: float, limit_s: float, url: str) -> bytes:
+    """The body, up to the limits; read piece by piece, since a server may send a byte a second."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := response.read1(1 << 16):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_BYTES:
+            raise InfoptError(f"{url}: more than {MAX_BYTES} bytes of answer")
+        if time.monotonic() > until:
+            raise InfoptError(f"{url}: the answer took more than {limit_s:g} s")
+    return b"".join(pieces)
+
+
+def _key(environment: Mapping[str, str]) -> str | None:
+    for name in KEYS:
+        text = environment.get(name, "").strip()
+        if text:
+            if not re.fullmatch(r"[!-~]+", text):
+                raise InfoptError(f"{name} holds characters no key has")
+            return text
+    return None
+
+
+def _why(error: Exception, limit_s: float) -> str:
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(reason, TimeoutError):
+        return f"nothing for {limit_s:g} s"
+    said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+    return str(said).splitlines()[0][:120]
