@@ -20,6 +20,7 @@ from infopt.probes.streams import (
     BUFFER_CACHES,
     LEAST_CACHES,
     Buffers,
+    often,
     peak_bytes_per_s,
     stream_operations,
     streams,
@@ -71,7 +72,7 @@ def measured(setting: Setting, size_bytes: int, kernels: Any) -> list[Measuremen
         buffers = Buffers(runtime, size_bytes)
         ways = streams(runtime, buffers, kernels)
         operations = stream_operations(runtime, buffers, ways)
-        timings = measure(runtime, operations, setting.sampling, setting.tell)
+        timings = measure(runtime, operations, often(setting), setting.tell)
     return [
         rate(
             "bandwidth",

@@ -21,11 +21,12 @@ from infopt.probes.findings import Findings, rate
 from infopt.probes.runtime import Runtime, inference
 from infopt.probes.sampling import Operation, measure
 from infopt.probes.setting import Setting
-from infopt.probes.streams import BUFFER_CACHES, LEAST_CACHES, MIB, operation, peak_bytes_per_s, random_numbers
+from infopt.probes.streams import BUFFER_CACHES, LEAST_CACHES, MIB, often, operation, peak_bytes_per_s, random_numbers
 from infopt.units import format_bytes
 
-ROWS = {"cpu": 4096, "cuda": 16384}
-COLUMNS = 8192
+COLUMNS = {"cpu": 4096, "cuda": 8192}
+MATRIX_BYTES = {"cpu": 8 * MIB, "cuda": 256 * MIB}  # on a CPU for each thread (a sample is a millisecond), up to
+MOST_MATRIX_BYTES = 128 * MIB  # there; on a GPU for 16 bits: other formats have as many rows
 ROWS_MULTIPLE = 64  # what every kernel can divide
 GROUP = 128  # 4-bit weights that share a scale
 ZERO = 8  # what a 4-bit weight of 0 is stored as
@@ -113,16 +114,16 @@ def measured(setting: Setting, format_bytes: int, products: Sequence[Product]) -
     runtime = setting.runtime
     operations: list[Operation] = []
     conditions: list[dict[str, Value]] = []
-    started = time.perf_counter()
+    started, columns = time.perf_counter(), COLUMNS[runtime.kind]
     with inference(runtime):
         for number, product in enumerate(products):
             done = time.perf_counter() - started
             setting.tell("bandwidth: packing matrices", done, done * len(products) / number if number else 1.0)
             rows = rows_of(runtime, product, format_bytes)
-            packed = product.pack(runtime, rows, COLUMNS)
+            packed = product.pack(runtime, rows, columns)
             count = max(FEWEST, -(-format_bytes // packed.size_bytes))
             matrices = [packed.matrix, *(packed.again() for _ in range(count - 1))]
-            x, multiply = vector(runtime, product, COLUMNS), packed.multiply
+            x, multiply = vector(runtime, product, columns), packed.multiply
 
             def run(i: int, x: Any = x, multiply: Any = multiply, matrices: Any = matrices) -> Any:
                 return multiply(x, matrices[i])
@@ -135,13 +136,13 @@ def measured(setting: Setting, format_bytes: int, products: Sequence[Product]) -
                     "threads": runtime.threads,
                     "kernel": product.kernel,
                     "rows": rows,
-                    "columns": COLUMNS,
+                    "columns": columns,
                     "matrices": count,
                     "vector": product.vector,
                     "group": product.group,
                 }
             )
-        timings = measure(runtime, operations, setting.sampling, setting.tell)
+        timings = measure(runtime, operations, often(setting), setting.tell)
     peak = peak_bytes_per_s(setting)
     return [
         rate("bandwidth", "gemv", timing, product.format, peak, **condition)
@@ -150,9 +151,14 @@ def measured(setting: Setting, format_bytes: int, products: Sequence[Product]) -
 
 
 def rows_of(runtime: Runtime, product: Product, format_bytes: int) -> int:
-    """Rows of a matrix: fewer than ROWS where FEWEST matrices would take more than `format_bytes`."""
-    fitting = format_bytes // (FEWEST * COLUMNS * product.bits // 8)
-    return max(ROWS_MULTIPLE, min(ROWS[runtime.kind], fitting // ROWS_MULTIPLE * ROWS_MULTIPLE))
+    """Rows of a matrix; fewer where FEWEST matrices would take more than `format_bytes`."""
+    matrix_bytes = MATRIX_BYTES[runtime.kind]
+    if runtime.kind == "cpu":
+        matrix_bytes = min(matrix_bytes * runtime.threads, MOST_MATRIX_BYTES)
+    else:
+        matrix_bytes = matrix_bytes * product.bits // 16
+    rows = min(matrix_bytes, format_bytes // FEWEST) * 8 // (COLUMNS[runtime.kind] * product.bits)
+    return max(ROWS_MULTIPLE, rows // ROWS_MULTIPLE * ROWS_MULTIPLE)
 
 
 def vector(runtime: Runtime, product: Product, columns: int) -> Any:
