@@ -97,12 +97,21 @@ def predictions(steps: Sequence[Step], curve: str) -> Iterator[Prediction]:
         aspect = aspect_of(step, curve)
         if aspect is None:
             continue
-        s, constants = calibrated(step, known)
-        shape = step_shape(s, constants)
-        assert shape is not None
-        terms = step_terms_s(shape, constants, step.batch, step.context_tokens, 1, 1, with_stall=False)
-        predicted_s, band = float(sum(terms.values())), band_of(constants, step.batch)
-        yield Prediction(aspect, curve, step, predicted_s, predicted_s * band.low, predicted_s * band.high)
+        yield Prediction(aspect, curve, step, *predicted_s(step, known))
+
+
+def predicted_s(step: Step, known: tuple[Step, ...]) -> tuple[float, float, float]:
+    """What a decode step takes on a device of which `known` was measured, least and most of its interval.
+
+    Errors: InfoptError where `known` says nothing about it, and for a model that is not in the catalogue.
+    """
+    s, constants = calibrated(step, known)
+    shape = step_shape(s, constants)
+    if shape is None:
+        raise InfoptError(f"{step.model}: steps hold for one device")
+    terms = step_terms_s(shape, constants, step.batch, step.context_tokens, 1, 1, with_stall=False)
+    whole_s, band = float(sum(terms.values())), band_of(constants, step.batch)
+    return whole_s, whole_s * band.low, whole_s * band.high
 
 
 def calibrated(step: Step, known: tuple[Step, ...]) -> tuple[Scenario, StepConstants]:
