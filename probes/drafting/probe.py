@@ -37,13 +37,16 @@ FULL_SAMPLING = Sampling(width=0.05, fewest=9, budget_s=8.0)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kind of text with its tokens, and how it is run."""
+    """One kind of text with its tokens, and how far each way of decoding goes: a model that drafts badly would take
+    many times as long as the plain run, and its share of accepted tokens is known after fewer cycles.
+    """
 
     kind: str
     prompts: tuple[list[int], ...]
     drafted: tuple[int, ...]
     plain: Limits
-    cycles: Limits
+    lookups: Limits
+    models: Limits
     rounds: int
     source: str
 
@@ -70,16 +73,24 @@ def draft(
     _check(drafted, temperature, tokens)
     given = read_prompts(prompts) if prompts is not None else bundled_prompts()
     model = open_model(setting, target if target is not None else default_model(), LONGEST_TOKENS)
+    cases = list(_cases(setting, model, given, drafted, tokens, "the user's" if prompts else "bundled"))
+    with scoped(setting):
+        yield from _subject(setting, model, cases, drafts, temperature, tokens).measure(cases)
+
+
+def _subject(
+    setting: Setting, model: Model, cases: Sequence[Case], drafts: Sequence[str], temperature: float, tokens: int
+) -> "Subject":
+    """The target and its drafts, with caches for the longest prompt."""
+    drafted = max(count for case in cases for count in case.drafted)
+    longest_tokens = max(len(ids) for case in cases for ids in case.prompts) + tokens + 2 * drafted + 2
     choice = Choice(setting.runtime.torch, temperature)
-    with scoped(setting), inference(setting.runtime):
-        cases = list(_cases(setting, model, given, drafted, tokens, "the user's" if prompts else "bundled"))
-        longest_tokens = max(len(ids) for case in cases for ids in case.prompts) + tokens + 2 * max(drafted) + 2
+    with inference(setting.runtime):
         decoder = model.decoder(setting, longest_tokens)
         maker = Maker(setting, model, decoder, choice, longest_tokens)
-        made = [maker.make(name) for name in drafts]
+        made = tuple(maker.make(name) for name in drafts)
         refuse_twins(made)
-        subject = Subject(setting, model, Target(decoder, choice, longest_tokens), tuple(made))
-        yield from subject.measure(cases)
+        return Subject(setting, model, Target(decoder, choice, longest_tokens), made)
 
 
 def _check(drafted: Sequence[int], temperature: float, tokens: int) -> None:
@@ -95,22 +106,20 @@ def _check(drafted: Sequence[int], temperature: float, tokens: int) -> None:
 def _cases(
     setting: Setting, model: Model, given: Sequence[Prompt], drafted: Sequence[int], tokens: int, whose: str
 ) -> Iterator[Case]:
-    """Kinds with their prompts in tokens. A quick run takes one prompt of each, half the tokens plainly, few cycles."""
+    """Kinds with their prompts in tokens. A quick run takes one prompt of each, a third of the tokens plainly."""
     most = LONGEST_TOKENS - tokens - 2 * max(drafted) - 2
-    share, rounds = (4, 1) if setting.quick else (2, ROUNDS)
-    ends = model.text.ends
+    quick, ends, source = setting.quick, model.text.ends, f"infopt probe draft, {whose} prompts"
+    plain = Limits(-(-tokens // 3) if quick else tokens, tokens, ends)
+    models = Limits(tokens, -(-tokens // (6 if quick else 2)), ends)
     for kind, prompts in by_kind(given).items():
         chosen = []
-        for prompt in prompts[:1] if setting.quick else prompts:
+        for prompt in prompts[:1] if quick else prompts:
             ids = prompt.tokens(model.text)
             if len(ids) > most:
                 raise InfoptError(f"{prompt.where}: {len(ids)} tokens; a draft probe takes prompts up to {most}")
             chosen.append(ids)
-        plain = Limits(tokens // 2 if setting.quick else tokens, tokens, ends)
-        source = f"infopt probe draft: {whose} prompts, {len(chosen)} texts"
-        yield Case(
-            kind, tuple(chosen), tuple(drafted), plain, Limits(tokens, -(-tokens // share), ends), rounds, source
-        )
+        lookups, rounds = Limits(tokens, tokens, ends), 1 if quick else ROUNDS
+        yield Case(kind, tuple(chosen), tuple(drafted), plain, lookups, models, rounds, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +136,24 @@ class Subject:
         total = sum(len(case.prompts) * case.rounds * len(case.drafted) for case in cases) * len(self.drafts)
         done, began, costs = 0, time.perf_counter(), None
         for case in cases:
-            if costs is None or not self.setting.quick:
-                costs = self._costs(case)
             pairs: dict[tuple[str, int], list[Pair]] = {}
-            for number, ids in enumerate(case.prompts):
-                for round_ in range(case.rounds):
-                    for draft, count in self._order(case, round_):
-                        pair = pair_of(self.target, draft, ids, count, case.plain, case.cycles, (number, round_))
-                        pairs.setdefault((draft.name, count), []).append(pair)
-                        done, spent = done + 1, time.perf_counter() - began
-                        self.setting.tell(f"drafts on {case.kind}", spent, spent / done * total)
-            found = tuple(self._acceptance(case, *key, pairs[key], costs) for key in sorted(pairs))
+            # Modes of torch are left before a part is handed over: what runs then is not ours.
+            with inference(self.setting.runtime):
+                costs = costs if costs is not None and self.setting.quick else self._costs(case)
+                for pair in self._pairs(case):
+                    pairs.setdefault((pair.draft, pair.most_drafted), []).append(pair)
+                    done, spent = done + 1, time.perf_counter() - began
+                    self.setting.tell(f"drafts on {case.kind}", spent, spent / done * total)
+            found = tuple(self._acceptance(case, pairs[key], costs) for key in sorted(pairs))
             yield Findings(acceptance=found, notes=self._notes())
+
+    def _pairs(self, case: Case) -> Iterator[Pair]:
+        """Each draft and plain decoding in turn, on each prompt, round by round."""
+        for number, ids in enumerate(case.prompts):
+            for round_ in range(case.rounds):
+                for draft, count in self._order(case, round_):
+                    limits = case.models if draft.reads else case.lookups
+                    yield pair_of(self.target, draft, ids, count, case.plain, limits, (number, round_))
 
     def _order(self, case: Case, round_: int) -> list[tuple[Draft, int]]:
         """Drafts in another order each round, so that none always follows the same."""
@@ -154,7 +169,8 @@ class Subject:
         sampling = QUICK_SAMPLING if self.setting.quick else FULL_SAMPLING
         return measure_costs(self.target, self.drafts, context, max(case.drafted), sampling, self.setting.tell)
 
-    def _acceptance(self, case: Case, draft: str, drafted: int, pairs: Sequence[Pair], costs: Costs) -> Acceptance:
+    def _acceptance(self, case: Case, pairs: Sequence[Pair], costs: Costs) -> Acceptance:
+        draft, drafted = pairs[0].draft, pairs[0].most_drafted
         greedy = not self.target.choice.temperature
         texts = texts_of(pairs, greedy)
         cycles = [cycle for text in texts for cycle in text]
@@ -182,7 +198,7 @@ class Subject:
             speedup_printed=predicted.speedup_printed,
             contended=costs.contended or contended(self.setting.runtime.kind, pairs),
             taken=now(),
-            source=f"{case.source}, {case.rounds} rounds, {self.model.format}",
+            source=f"{case.source}: {len(case.prompts)} texts, {case.rounds} rounds, {self.model.format}",
         )
 
     def _notes(self) -> tuple[str, ...]:

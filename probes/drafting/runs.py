@@ -26,6 +26,8 @@ class Run:
 class Pair:
     """A plain and a speculative run of the same prompt, one after the other, and the latter's cycles."""
 
+    draft: str
+    most_drafted: int
     text: int
     round: int
     plain: Run
@@ -66,7 +68,7 @@ def pair_of(
         draft.begin(prompt, target.cache)
         taken = sample(target.decoder.runtime, Operation(name, work[name], 1, "tokens"), 0)
         runs[name] = Run(tuple(written[name]), taken.seconds, taken.ours)
-    return Pair(text, round_, runs["plain"], runs["drafted"], tuple(cycles))
+    return Pair(draft.name, most_drafted, text, round_, runs["plain"], runs["drafted"], tuple(cycles))
 
 
 def by_text(pairs: Sequence[Pair]) -> list[list[Pair]]:
