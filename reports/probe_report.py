@@ -1,6 +1,7 @@
 """What a run of probes measured, as the terminal, Markdown, CSV and JSON show it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -15,8 +16,8 @@ from infopt.units import (
     format_tokens,
 )
 
-# Conditions that are bytes are printed as such; those that say nothing to a reader are left to --json.
-SILENT = {"threads"}
+# Conditions that a reader of the table does not need; --json has them all.
+SILENT = {"threads", "nodes", "traffic", "rows", "columns", "matrices", "vector", "group", "request_bytes"}
 
 
 def render_probe(record: Calibration, form: str) -> str:
@@ -59,7 +60,7 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
 
-MEASURED = ("what", "format", "median", "p10 to p90", "n", "of peak", "of what")
+MEASURED = ("what", "format", "median", "p10 to p90", "n", "of peak")
 STEPS = ("model", "format", "mode", "batch", "tokens", "behind", "median", "p10 to p90", "n")
 DRAFTS = ("draft", "text", "target", "drafted", "accepted by place", "tokens/step", "measured", "predicted", "verdict")
 # A column that says the same in every row is said once, beside the heading.
@@ -68,10 +69,15 @@ ONCE = ("format", "mode", "target", "drafted")
 
 def sections(record: Calibration) -> Iterator[Section]:
     """Tables of a record: one for each probe."""
-    for probe, figures in groupby(record.measurements, lambda m: m.probe):
-        yield _section(probe.upper(), MEASURED, [_measurement(m) for m in figures])
-    decode = [_step(s) for s in record.steps if s.tokens == 1]
-    others = [_step(s) for s in record.steps if s.tokens > 1]
+    # A collective is given as a time by size and as the line through them; the rates by size are left to --json.
+    shown = [
+        m for m in record.measurements if not (m.probe == "links" and "size_bytes" in m.conditions and m.unit != "s")
+    ]
+    for probe, figures in groupby(shown, lambda m: m.probe):
+        yield _measured(probe, list(figures))
+    steps = sorted(record.steps, key=lambda s: (s.weight_bytes, s.eager, s.batch, s.tokens, s.context_tokens))
+    decode = [_step(s) for s in steps if s.tokens == 1]
+    others = [_step(s) for s in steps if s.tokens > 1]
     if decode:
         yield _section("DECODE STEPS", STEPS, decode)
     if others:
@@ -88,22 +94,36 @@ def _section(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
     return Section(name, note, tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
 
-def _measurement(m: Measurement) -> list[str]:
+def _measured(probe: str, figures: Sequence[Measurement]) -> Section:
+    """The figures of one probe; what all were measured under is said beside the heading."""
+    told = [list(_conditions(m)) for m in figures]
+    common = [text for text in told[0] if len(figures) > 1 and all(text in each for each in told)]
+    names = [
+        ", ".join((m.name.replace("_", " "), *(c for c in each if c not in common)))
+        for m, each in zip(figures, told, strict=True)
+    ]
+    section = _section(probe.upper(), MEASURED, [_measurement(m, name) for m, name in zip(figures, names, strict=True)])
+    return replace(section, note=", ".join(filter(None, (section.note, *common))))
+
+
+def _measurement(m: Measurement, name: str) -> list[str]:
     return [
-        m.name.replace("_", " "),
+        name,
         m.format or "",
         value_words(m.unit, m.value) + _mark(m),
         spread(m.unit, m.p10, m.p90),
         f"{m.n_clean}/{m.n}" if m.n_clean != m.n else str(m.n),
         format_share(m.share_of_peak) if m.share_of_peak is not None else "",
-        ", ".join(_conditions(m)),
     ]
 
 
 def _conditions(m: Measurement) -> Iterator[str]:
-    for name, value in m.conditions.items():
-        if name in SILENT or value is None:
-            continue
+    """What was measured under, in few words."""
+    told = {name: value for name, value in m.conditions.items() if name not in SILENT and value is not None}
+    sides = [told.pop(side) for side in ("m", "n", "k") if side in told]
+    if sides:
+        yield "x".join(str(side) for side in sides)
+    for name, value in told.items():
         if name.endswith("_bytes") and isinstance(value, int | float):
             yield format_bytes(value)
         elif isinstance(value, bool):
@@ -211,7 +231,7 @@ def _page(record: Calibration) -> str:
 
     parts: list[Any] = [Text(title(record), style="bold")]
     for s in sections(record):
-        droppable = [c for c in ("of what", "n", "accepted by place", "p10 to p90") if c in s.columns]
+        droppable = [c for c in ("n", "accepted by place", "p10 to p90") if c in s.columns]
         table = columns_table(s.columns, s.rows, s.columns[0], droppable, indent=2)
         parts += ["", heading(s.name, s.note), table]
     notes = remarks(record)
