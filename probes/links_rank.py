@@ -19,7 +19,7 @@ from typing import Any, Literal
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.probes.ranks import LOST_OTHERS, Place, leave_with_parent, machine
-from infopt.probes.runtime import Runtime, open_runtime
+from infopt.probes.runtime import Runtime, need_torch, open_runtime
 from infopt.probes.sampling import Operation, Sample, sample
 from infopt.units import format_bytes
 
@@ -103,7 +103,7 @@ def rank_runtime(kind: str, local_rank: int) -> Runtime:
     """The device of a rank: its own GPU (the only one it sees, or that of its number), or one thread."""
     if kind == "cpu":
         return open_runtime("cpu", 1)
-    seen = open_runtime("cuda").torch.cuda.device_count()
+    seen = need_torch().cuda.device_count()  # opening another GPU, to look, would leave a context there
     return open_runtime(f"cuda:{local_rank if seen > 1 else 0}")
 
 

@@ -108,8 +108,8 @@ def test_stopping_in_between_leaves_no_rank(setting: Setting, started: "list[sub
 def test_a_rank_that_is_killed(
     setting: Setting, started: "list[subprocess.Popen[bytes]]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "QUICK_SIZES_BYTES", (2**20,))
-    monkeypatch.setattr(probe, "QUICK_RUNS", 1000)
+    monkeypatch.setattr(probe, "QUICK_SIZES_BYTES", (2**18,))
+    monkeypatch.setattr(probe, "QUICK_RUNS", 300)  # as long as it takes: two of three collectives are still to come
     running = links(setting)
     next(running)
     started[1].kill()
@@ -123,9 +123,11 @@ def test_under_torchrun(tmp_path: Path) -> None:
     script.write_text(
         textwrap.dedent("""
         import os
+        from infopt.probes import links as probe
         from infopt.probes.links import links
         from infopt.probes.runtime import open_runtime
         from infopt.probes.setting import Setting
+        probe.QUICK_SIZES_BYTES = (8192, 65536)
         parts = list(links(Setting(open_runtime("cpu", 1), quick=True)))
         names = sorted({m.name for p in parts for m in p.measurements if m.unit == "s" and "_latency" not in m.name})
         with open(f"{os.environ['OUT']}/{os.environ['RANK']}", "w") as file:
@@ -268,6 +270,46 @@ def test_one_rank(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_nccl() -> None:
     with pytest.raises(InfoptError, match=r"torch 2\.9\.0 was built without nccl, which joins GPUs"):
         list(links(Setting(gpus(2, nccl=False))))
+
+
+def test_each_rank_has_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(links_rank, "open_runtime", lambda device, threads=None: opened.append(device) or gpus(1))
+    for seen, local_rank in ((8, 0), (8, 5), (1, 5)):
+        monkeypatch.setattr(links_rank, "need_torch", lambda seen=seen: gpus(seen).torch)
+        links_rank.rank_runtime("cuda", local_rank)
+    assert opened == ["cuda:0", "cuda:5", "cuda:0"], "a launcher may show each task its own GPU only"
+
+
+def test_a_gpu_is_kept_asleep_while_runs_are_enqueued() -> None:
+    """Not a real GPU: the order of what is asked of one."""
+    asked: list[str] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            asked.append("event")
+
+        def synchronize(self) -> None:
+            asked.append("wait")
+
+        def elapsed_time(self, end: "Event") -> float:
+            return 2.5  # milliseconds
+
+    cuda = SimpleNamespace(
+        Event=Event, _sleep=lambda cycles: asked.append("sleep"), synchronize=lambda index: asked.append("idle")
+    )
+    distributed = SimpleNamespace(all_reduce=lambda flag: asked.append("line up"))
+    torch = SimpleNamespace(
+        cuda=cuda, distributed=distributed, zeros=lambda n, device: None, device=lambda kind, index: None
+    )
+    group: Any = SimpleNamespace(runtime=Runtime("cuda", 0, 1, torch))
+    exchange = links_rank.Exchange(8, lambda: asked.append("prepare"), lambda: asked.append("run"), lambda: True)
+    taken = links_rank.timed_runs(group, exchange, 3)
+    assert taken == [(0.0025, True)] * 3
+    assert asked == ["prepare", "idle", "sleep", "line up", "event", "run", "event", "wait"] * (links_rank.WARM_UPS + 3)
 
 
 # One rank, in this process.
