@@ -57,15 +57,15 @@ def tokens_interval(texts: Texts, seed: int = 0) -> tuple[float, float]:
     """
     import numpy
 
-    kept = [numpy.array([cycle.kept for cycle in cycles]) for cycles in texts]
     draw = numpy.random.default_rng(seed)
-    means = []
-    for _ in range(RESAMPLED):
-        chosen = [kept[i] for i in draw.integers(0, len(kept), len(kept))]
-        sums = [(draw.choice(cycles, len(cycles)).sum(), len(cycles)) for cycles in chosen]
-        means.append(1.0 + float(sum(s for s, _ in sums)) / sum(n for _, n in sums))
-    ordered = sorted(means)
-    return percentile(ordered, INTERVAL[0]), percentile(ordered, INTERVAL[1])
+    chosen = draw.integers(0, len(texts), (RESAMPLED, len(texts)))
+    kept, count = numpy.empty(chosen.shape), numpy.empty(chosen.shape)
+    for number, cycles in enumerate(texts):
+        here = chosen == number
+        picked = draw.choice([cycle.kept for cycle in cycles], (int(here.sum()), len(cycles)))
+        kept[here], count[here] = picked.sum(-1), len(cycles)
+    means = sorted((1.0 + kept.sum(1) / count.sum(1)).tolist())
+    return percentile(means, INTERVAL[0]), percentile(means, INTERVAL[1])
 
 
 def shapes(cycles: Sequence[Cycle]) -> Counter[tuple[int, int]]:
