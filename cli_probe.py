@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,8 +151,11 @@ def probe_links(
     Under torchrun or SLURM it joins the ranks that were started.
     """
     from infopt.probes.links import links
+    from infopt.probes.ranks import follows_another, own_device
+    from infopt.probes.session import Job
 
-    finish(measured(options, lambda: [job("links", lambda s: links(s, ranks))]), options, output)
+    asked = Job("links", lambda s: links(s, ranks), follows_another())
+    finish(measured(replace(options, device=own_device(options.device)), lambda: [asked]), options, output)
 
 
 @probe.command("power", epilog=PROBE_STATUSES)

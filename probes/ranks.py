@@ -22,6 +22,7 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
+from infopt.probes.runtime import need_torch
 
 LOST_OTHERS = 3  # exit status of a rank that failed because it could not reach the others
 _GRACE_S = 0.5  # for the others to fail as well, so that the first cause is among the dead
@@ -62,6 +63,22 @@ def launched(environment: Mapping[str, str] = os.environ) -> Place | None:
         numbers = [_number(environment, name) for name in _TORCHRUN[:3]]
         return Place(numbers[0], numbers[1], numbers[2], "env://")
     return _of_slurm(environment)
+
+
+def follows_another(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a launcher started this process beside another one on this machine, which came first."""
+    place = launched(environment)
+    return place is not None and place.local_rank > 0
+
+
+def own_device(device: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The device of this process: of those that see several GPUs, each rank has the one of its number."""
+    place = launched(environment)
+    if place is None or device not in ("auto", "cuda"):
+        return device
+    cuda = need_torch().cuda
+    seen = cuda.device_count() if cuda.is_available() else 0
+    return f"cuda:{place.local_rank}" if seen > 1 else device
 
 
 def _of_slurm(environment: Mapping[str, str]) -> Place | None:

@@ -1,6 +1,7 @@
 """One run of probes on one device: locked, watched, kept part by part, written as a calibration record."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from infopt import __version__
@@ -15,10 +16,14 @@ from infopt.probes.state import HELD_BACK, Watch, busy, identify, software
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One probe of a run: its name, and what begins it."""
+    """One probe of a run: its name, and what begins it.
+
+    follows  it is one rank of several on this machine that run it together, and another one holds the device's lock
+    """
 
     name: str
     begin: Callable[[Setting], Part]
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ def run(setting: Setting, jobs: Sequence[Job], out: Path | None = None, save_par
     if reason and setting.runtime.kind == "cuda" and not setting.force:
         raise InfoptError(f"{setting.runtime.name} is busy: {reason}; wait, or measure it all the same with --force")
     taken = Run()
-    with device_lock(device), Watch(setting.runtime) as watch:
+    followed = all(job.follows for job in jobs)
+    with nullcontext() if followed else device_lock(device), Watch(setting.runtime) as watch:
         taken.take(setting, jobs)
     notes = tuple(dict.fromkeys(note for part in taken.parts for note in part.notes))
     state = watch.state()
@@ -107,7 +113,7 @@ def run(setting: Setting, jobs: Sequence[Job], out: Path | None = None, save_par
     record = _record(setting, state, taken) if any(part.whole for part in taken.parts) else None
     if record is not None and save_parts:
         save(record, path)
-    return Outcome(record, path, tuple(state.notes), tuple(taken.errors), taken.interrupted)
+    return Outcome(record, path, tuple(state.notes) if record else notes, tuple(taken.errors), taken.interrupted)
 
 
 def _record(setting: Setting, state: State, taken: Run) -> Calibration:

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,13 +20,14 @@ from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import Link
+from infopt.hardware.calibration import load_calibration
 from infopt.hardware.catalogue import load_accelerator
 from infopt.probes import links as probe
 from infopt.probes import links_rank, ranks
 from infopt.probes.findings import Findings
 from infopt.probes.links import SIZES_BYTES, bus_factor, findings, fit_line, links, ranks_to_start
 from infopt.probes.links_rank import Plan, Timed, measure_ranks
-from infopt.probes.ranks import Place, hosts, launched, spawned
+from infopt.probes.ranks import Place, follows_another, hosts, launched, own_device, spawned
 from infopt.probes.runtime import Runtime, open_runtime
 from infopt.probes.setting import Setting
 
@@ -119,36 +119,19 @@ def test_a_rank_that_is_killed(
 
 
 def test_under_torchrun(tmp_path: Path) -> None:
-    script = tmp_path / "joined.py"
-    script.write_text(
-        textwrap.dedent("""
-        import os
-        from infopt.probes import links as probe
-        from infopt.probes.links import links
-        from infopt.probes.runtime import open_runtime
-        from infopt.probes.setting import Setting
-        probe.QUICK_SIZES_BYTES = (8192, 65536)
-        parts = list(links(Setting(open_runtime("cpu", 1), quick=True)))
-        names = sorted({m.name for p in parts for m in p.measurements if m.unit == "s" and "_latency" not in m.name})
-        with open(f"{os.environ['OUT']}/{os.environ['RANK']}", "w") as file:
-            file.write(",".join(names))
-        """)
+    """The whole command: the ranks of a machine share its lock, and the first one writes the record."""
+    record = tmp_path / "links.yaml"
+    launcher = [sys.executable, "-P", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command = ["-m", "infopt", "probe", "links", "--quick", "--device", "cpu", "--threads", "1", "--out", str(record)]
+    # A folder of its own for locks: another probe may be measuring this machine for another test.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path), "INFOPT_DATA": str(tmp_path)}
+    done = subprocess.run(
+        [*launcher, *command], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-        str(script),
-    ]
-    environment = os.environ | {"OUT": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "0").read_text() == "all_gather,all_reduce,send_recv"
-    assert (tmp_path / "1").read_text() == "", "only the first rank speaks"
+    assert done.stderr.count("written to") == 1, done.stderr
+    measured = load_calibration(record).measurements
+    assert {m.name for m in measured if "size_bytes" in m.conditions} == {"all_gather", "all_reduce", "send_recv"}
+    assert {m.conditions["world"] for m in measured} == {2}
 
 
 def free_port() -> int:
@@ -197,6 +180,23 @@ def test_torchrun_started_it() -> None:
         launched(variables | {"WORLD_SIZE": "many"})
 
 
+def test_ranks_of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one locks the device for all; each has a GPU of its own."""
+    variables = {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "MASTER_ADDR": "node01", "MASTER_PORT": "29500"}
+    assert follows_another(variables)
+    assert not follows_another(variables | {"LOCAL_RANK": "0"})
+    assert not follows_another({})
+    for seen, device, expected in (
+        (8, "auto", "cuda:1"),
+        (8, "cuda:3", "cuda:3"),
+        (1, "cuda", "cuda"),
+        (8, "cpu", "cpu"),
+    ):
+        monkeypatch.setattr(ranks, "need_torch", lambda seen=seen: gpus(seen).torch)
+        assert own_device(device, variables) == expected
+    assert own_device("auto", {}) == "auto"
+
+
 def test_slurm_started_it() -> None:
     variables = {
         "SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "123456",
@@ -238,7 +238,7 @@ def gpus(count: int, nccl: bool = True) -> Runtime:
     """A runtime as far as links ask before they start anything."""
     torch = SimpleNamespace(
         __version__="2.9.0",
-        cuda=SimpleNamespace(device_count=lambda: count),
+        cuda=SimpleNamespace(is_available=lambda: True, device_count=lambda: count),
         distributed=SimpleNamespace(is_available=lambda: True, is_nccl_available=lambda: nccl),
     )
     return Runtime("cuda", 0, 1, torch)
