@@ -123,7 +123,7 @@ def not_offered(runtime: Runtime, name: str) -> str | None:
     if runtime.kind == "cuda" and needed and runtime.torch.cuda.get_device_capability(runtime.index) < needed:
         return f"this GPU has no tensor cores for it (compute capability {needed[0]}.{needed[1]} or later has)"
     try:
-        _operation(runtime, Product("trial", name, 64, 64, 64), 0).run(0)
+        operation_of(runtime, Product("trial", name, 64, 64, 64), 0).run(0)
         runtime.synchronize()
     except (RuntimeError, NotImplementedError, AttributeError) as error:
         if runtime.out_of_memory(error):
@@ -204,7 +204,7 @@ def few_rows(
 
 def sustained(setting: Setting, product: Product, burst: Timing, wanted_s: float) -> Findings:
     """The rate of one product without pauses for `wanted_s`, and how far below the burst it is."""
-    operation = _operation(setting.runtime, product, setting.runtime.last_cache_bytes())
+    operation = operation_of(setting.runtime, product, setting.runtime.last_cache_bytes())
     repeats = max(1, round(SUSTAINED_SAMPLE_S / burst.median_s))
     count = max(1, math.ceil(wanted_s / (repeats * burst.median_s)))
     sampling = Sampling(fewest=count, most=count, budget_s=wanted_s)
@@ -220,7 +220,7 @@ def _timed(setting: Setting, products: Sequence[Product]) -> tuple[list[tuple[Pr
     runtime, kept, operations, notes = setting.runtime, [], [], []
     for product in products:
         try:
-            operation = _operation(runtime, product, runtime.last_cache_bytes())
+            operation = operation_of(runtime, product, runtime.last_cache_bytes())
             operation.run(0)
             runtime.synchronize()
         except RuntimeError as error:
@@ -246,7 +246,7 @@ def _without_weights(timing: Timing) -> Timing:
     return replace(timing, operation=replace(timing.operation, run=lambda number: None))
 
 
-def _operation(runtime: Runtime, product: Product, cache_bytes: int) -> Operation:
+def operation_of(runtime: Runtime, product: Product, cache_bytes: int) -> Operation:
     """The product over rotating weights; on a GPU, few rows are a captured pass over all, or launching would show."""
     multiply = _multiplication(runtime, product.format)
     x = _repeated(_block(runtime, product.format, 0), product.m, product.k)
@@ -296,7 +296,7 @@ def _repeated(block: Any, rows: int, columns: int) -> Any:
 
 def _trial_flop_per_s(runtime: Runtime, name: str) -> float:
     """About how fast a format is here: the best of three products of moderate size."""
-    operation = _operation(runtime, Product("trial", name, *TRIAL[runtime.kind]), 0)
+    operation = operation_of(runtime, Product("trial", name, *TRIAL[runtime.kind]), 0)
     operation.run(0)
     return operation.amount / min(sample(runtime, operation, i).seconds for i in range(3))
 

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from contextlib import nullcontext
+import time
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,81 @@ def fake_runtime(
         inference_mode=nullcontext,
     )
     return Runtime("cuda", 0, 1, torch)
+
+
+class Event:
+    """A time on the host's clock."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        self.at = 0.0
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Nothing is pending on a CPU."""
+
+    def elapsed_time(self, end: "Event") -> float:
+        return (end.at - self.at) * 1e3
+
+
+class Graph:
+    """A captured graph whose replay takes a tenth of a millisecond; `replays` counts them over all graphs."""
+
+    replays = 0
+
+    def replay(self) -> None:
+        Graph.replays += 1
+        time.sleep(1e-4)
+
+
+class TorchOnCpu:
+    """The module torch with a GPU that is the CPU: the code of a GPU runs, its figures mean nothing."""
+
+    def __init__(self, torch: Any, capability: tuple[int, int], free_bytes: int) -> None:
+        self._torch = torch
+        self.pinned_bytes = 0
+        stream = SimpleNamespace(wait_stream=lambda other: None)
+        self.cuda = SimpleNamespace(
+            Event=Event,
+            CUDAGraph=Graph,
+            graph=self._graph,
+            Stream=lambda: stream,
+            current_stream=lambda: stream,
+            stream=lambda stream: nullcontext(),
+            _sleep=lambda cycles: None,
+            synchronize=lambda index: None,
+            empty_cache=lambda: None,
+            memory_reserved=lambda index: 0,
+            mem_get_info=lambda index: (free_bytes, 2 * free_bytes),
+            get_device_name=lambda index: "NVIDIA H100 80GB HBM3",
+            get_device_capability=lambda index: capability,
+            get_device_properties=lambda index: SimpleNamespace(L2_cache_size=2**16, uuid=UUID),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._torch, name)
+
+    @staticmethod
+    @contextmanager
+    def _graph(graph: Graph) -> Any:
+        yield
+
+    def device(self, kind: str, index: int = 0) -> Any:
+        return self._torch.device("cpu")
+
+    def empty(self, *size: int, pin_memory: bool = False, **options: Any) -> Any:
+        made = self._torch.empty(*size, **options)
+        self.pinned_bytes += made.nbytes if pin_memory else 0
+        return made
+
+
+def gpu_on_cpu(capability: tuple[int, int] = (9, 0), free_bytes: int = 4 * GIB) -> Runtime:
+    """A CUDA runtime that computes on the CPU."""
+    import torch
+
+    torch.set_num_threads(1)
+    return Runtime("cuda", 0, 1, TorchOnCpu(torch, capability, free_bytes))
 
 
 class FakeError(Exception):
