@@ -225,15 +225,16 @@ def hardware_show(
     output: OutputOptions,
     name: Annotated[str, typer.Argument(metavar="HARDWARE", help="As --hw of plan takes it.")],
 ) -> None:
-    """One accelerator: each figure with its kind and source.
+    """One accelerator: each figure with its kind and source, and the calibrations stored of it.
 
     \b
     infopt hardware show h100
     """
-    from infopt.hardware.names import resolve_hardware
     from infopt.reports.render import render_hardware
+    from infopt.studies.hardware_view import shown_hardware, stored
 
-    emit(render_hardware(resolve_hardware(name), output.form))
+    choice = shown_hardware(name)
+    emit(render_hardware(choice, tuple(stored(choice.accelerator)), output.form))
 
 
 @app.command(epilog=ALWAYS_GOOD)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from infopt.cli import FAILS, GOOD, NOTHING, UNDETERMINED, WRONG_USAGE, app, emit, tell
-from infopt.cli_options import takes
+from infopt.cli_options import CalibrationOption, takes
 
 if TYPE_CHECKING:
     from infopt.gate.check import Gate
@@ -33,6 +33,7 @@ class GateOptions:
     engine_version: Annotated[
         str | None, typer.Option("--engine-version", metavar="VERSION", help="Version of the engine in every file.")
     ] = None
+    calibration: CalibrationOption = None
     baseline: Annotated[
         Path | None, typer.Option("--baseline", metavar="FILE", help="Findings of an earlier day that are accepted.")
     ] = None
@@ -76,9 +77,13 @@ def gate(
 
     if options.gpu is not None:
         resolve_hardware(options.gpu)
+    if options.calibration not in (None, "auto"):
+        from infopt.hardware.calibration import load_calibration
+
+        load_calibration(Path(options.calibration))
     policy = find_policy(options.policy)
     strictness = Strictness(options.fail_on, options.allow_undetermined)
-    overrides = Overrides(options.model, options.engine_version, options.gpu)
+    overrides = Overrides(options.model, options.engine_version, options.gpu, options.calibration)
     text = _standard_input() if "-" in files else None
     found = checked(files, policy, overrides, text, options.fail_on)
     if options.write_baseline is not None:

@@ -94,7 +94,7 @@ def case_of(deployment: Deployment, policy: Policy) -> Case:
     granted = granted_devices(deployment)
     if granted is None and device is not None and device.gpus is not None:
         granted = device.gpus * deployment.found.hardware.pods
-    device = device and _shared(replace(device, gpus=None), deployment, assumed)
+    device = device and _measured(_shared(replace(device, gpus=None), deployment, assumed), deployment, assumed)
     made, refused, shortened, needs = None, "", None, None
     if model is not None and device is None and not on_processor(deployment):
         needs = _needed(deployment, model, unknown)
@@ -186,6 +186,21 @@ def _device(
     if not any(item.fact == "GPU type" for item in unknown):
         unknown.append(Unknown("GPU type", f"{why}--gpu, or deployments: in infopt.yaml"))
     return None
+
+
+def _measured(device: HardwareChoice, deployment: Deployment, assumed: list[str]) -> HardwareChoice:
+    """The device with figures of a calibration given beside the file, where it is of such a device."""
+    if "calibration" not in deployment.given:
+        return device
+    from infopt.hardware.calibrate import calibrated
+
+    try:
+        found = calibrated(device, deployment.given["calibration"][0])
+    except InfoptError as error:
+        assumed.append(f"rated figures of the device: {error}")
+        return device
+    assumed += found.accelerator.calibration_notes
+    return found
 
 
 def _shared(device: HardwareChoice, deployment: Deployment, assumed: list[str]) -> HardwareChoice:

@@ -214,6 +214,7 @@ class Overrides:
     model: str | None = None
     engine_version: str | None = None
     gpu: str | None = None
+    calibration: str | None = None
 
 
 # A fact given beside the file: its value, and where it is said. It wins over what the file states.
@@ -223,7 +224,8 @@ Given = Mapping[str, tuple[str, str]]
 def given(policy: Policy, overrides: Overrides, path: str, name: str) -> Given:
     """Facts of one deployment that are said beside its file: `deployments:` of the policy, over it the command line."""
     facts = policy.said(path, name)
-    options = (("model", "--model"), ("engine_version", "--engine-version"), ("gpu", "--gpu"))
+    names = ("model", "engine_version", "gpu", "calibration")
+    options = ((name, f"--{name.replace('_', '-')}") for name in names)
     return facts | {fact: (value, option) for fact, option in options if (value := getattr(overrides, fact))}
 
 

@@ -214,7 +214,7 @@ def _host_copy(figures: Sequence[Measurement]) -> Measurement | None:
     """The slower direction of copies to and from pinned memory, each at its best size: what is stored is read again."""
     best: dict[str, Measurement] = {}
     for m in figures:
-        if m.probe == "transfer" and m.unit == "bytes/s" and m.conditions.get("pinned") is True:
+        if m.probe == "transfer" and m.unit == "bytes/s" and m.conditions.get("memory") == "pinned":
             best[m.name] = max(m, best.get(m.name, m), key=lambda one: one.value)
     return min(best.values(), key=lambda m: m.value, default=None)
 

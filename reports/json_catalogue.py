@@ -1,12 +1,13 @@
 """`models` and `hardware` as JSON (DESIGN section 4)."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.profiles.geometry import LayerRun
 from infopt.reports.json_report import model_dict
+from infopt.studies.hardware_view import Stored
 from infopt.studies.model_view import ModelView
 
 MODEL_SCHEMA, MODELS_SCHEMA = "infopt/model/1", "infopt/models/1"
@@ -69,13 +70,16 @@ def list_models(ids: Sequence[str], views: Sequence[ModelView] | None = None) ->
     }
 
 
-def show_hardware(choice: HardwareChoice) -> dict[str, Any]:
-    """One accelerator with kind and source of every figure."""
+def show_hardware(choice: HardwareChoice, calibrations: Sequence[Stored]) -> dict[str, Any]:
+    """One accelerator with kind and source of every figure, and the calibration records stored of it."""
+    device = asdict(replace(choice.accelerator, measured_steps=()))
+    del device["measured_steps"]  # they are in the record's file, in full
     return {
         "schema": ACCELERATOR_SCHEMA,
         "gpus": choice.gpus,
         "resolved_as": choice.resolved_as,
-        "accelerator": asdict(choice.accelerator),
+        "accelerator": device,
+        "calibrations": [asdict(one) for one in calibrations],
     }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from infopt.studies.choices import Choices
     from infopt.studies.compare import Comparison
     from infopt.studies.cost import Month, NoMonth
+    from infopt.studies.hardware_view import Stored
     from infopt.studies.ladder import Ladder
     from infopt.studies.model_view import ModelView
     from infopt.studies.planning import Plan
@@ -94,15 +95,16 @@ def render_hardware_list(summaries: "Sequence[dict[str, Any]]", form: Form) -> s
     return _rows(list_hardware(summaries), "accelerators", form)
 
 
-def render_hardware(choice: "HardwareChoice", form: Form) -> str:
-    """One accelerator."""
+def render_hardware(choice: "HardwareChoice", calibrations: "Sequence[Stored]", form: Form) -> str:
+    """One accelerator, and the calibration records stored of it."""
     if form == "table":
         from infopt.reports.table_hardware import hardware_page
 
-        return hardware_page(choice)
+        return hardware_page(choice, calibrations)
     from infopt.reports.json_catalogue import show_hardware
 
-    return _record(show_hardware(choice), form)
+    data = show_hardware(choice, calibrations)
+    return _json(data) if form == "json" else _record(data | {"calibrations": [one.file for one in calibrations]}, form)
 
 
 def render_reproduction(items: "Sequence[Item]", form: Form) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from infopt.hardware.accelerator import Accelerator, HardwareChoice
 from infopt.reports.terminal import columns_table, facts, heading, to_text
+from infopt.studies.hardware_view import Stored
 from infopt.units import format_bytes_per_s, format_flop_per_s, format_gib, format_usd
 
 
@@ -31,9 +32,31 @@ def _summary(item: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def hardware_page(choice: HardwareChoice) -> str:
-    """Every figure with its kind and where it came from."""
-    return to_text(_parts(choice))
+def hardware_page(choice: HardwareChoice, calibrations: Sequence[Stored] = ()) -> str:
+    """Every figure with its kind and where it came from, and what was measured on such a device."""
+    return to_text([*_parts(choice), *_calibrations(calibrations)])
+
+
+def _calibrations(calibrations: Sequence[Stored]) -> Iterator[RenderableType]:
+    if not calibrations:
+        return
+    yield ""
+    yield heading("CALIBRATIONS", "--calibration FILE, or auto for the newest")
+    for one in calibrations:
+        yield facts([(one.created[:10], one.file), *(("", text) for text in _stored_words(one))], label_width=10)
+
+
+def _stored_words(one: Stored) -> Iterator[str]:
+    """What a record holds, and what is wrong with it."""
+    if one.problem is not None:
+        yield f"not usable: {one.problem}"
+        return
+    unit = f", unit {one.unit[:8]}" if one.unit else ""
+    yield f"{', '.join(one.holds) or 'nothing'}; of {one.device}{unit}"
+    if one.contended:
+        yield f"{one.contended} contended: not used"
+    if not one.complete:
+        yield "interrupted: the rest was not measured"
 
 
 def _parts(choice: HardwareChoice) -> Iterator[RenderableType]:
@@ -81,6 +104,8 @@ def figures(device: Accelerator) -> Iterator[tuple[str, str, str]]:
         yield "driver_memory_bytes", "driver lists", format_gib(device.driver_memory_bytes)
     yield "usable_memory_bytes", "engines see", format_gib(device.usable_memory_bytes)
     yield "bandwidth_bytes_per_s", "bandwidth", format_bytes_per_s(device.bandwidth_bytes_per_s)
+    if device.rated_bandwidth_bytes_per_s:
+        yield "rated_bandwidth_bytes_per_s", "bandwidth, rated", format_bytes_per_s(device.rated_bandwidth_bytes_per_s)
     for name, peak in device.peak_flop_per_s.items():
         yield f"peak_flop_per_s.{name}", f"{name} dense", format_flop_per_s(peak)
     for field, link in (("link", device.link), ("pcie", device.pcie)):
