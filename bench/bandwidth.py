@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from infopt.probes.runtime import Runtime, inference, open_runtime
-from infopt.probes.sampling import Ratio, Sampling, Timing, measure, paired
-from infopt.probes.streams import FACTOR, Buffers, Stream, stream_operations, streams
+from infopt.probes.sampling import Ratio, Sampling, Timing, paired
+from infopt.probes.setting import Setting
+from infopt.probes.streams import FACTOR, Buffers, Stream, stream_operations, streams, timed
 from infopt.units import parse_bytes
 
 TARGET = 0.10
@@ -79,12 +80,12 @@ def loops(library: ctypes.CDLL, buffers: Buffers) -> list[Stream]:
     ]
 
 
-def timed(runtime: Runtime, library: ctypes.CDLL, size_bytes: int, sampling: Sampling) -> dict[str, Timing]:
+def compared(runtime: Runtime, library: ctypes.CDLL, size_bytes: int, sampling: Sampling) -> dict[str, Timing]:
     """Timings of probes and loops by kernel, of one interleaved run."""
     with inference(runtime):
         buffers = Buffers(runtime, size_bytes)
         ways = [*streams(runtime, buffers), *loops(library, buffers)]
-        timings = measure(runtime, stream_operations(runtime, buffers, ways), sampling)
+        timings = timed(Setting(runtime), stream_operations(runtime, buffers, ways), sampling)
     return {way.kernel: timing for way, timing in zip(ways, timings, strict=True)}
 
 
@@ -126,7 +127,7 @@ def main() -> int:
             print(error, file=sys.stderr)
             return 2
         sampling = Sampling(width=0.01, fewest=20, most=2000, budget_s=options.seconds)
-        found = timed(open_runtime("cpu", 1), library, parse_bytes(options.size, "--size"), sampling)
+        found = compared(open_runtime("cpu", 1), library, parse_bytes(options.size, "--size"), sampling)
     print(f"{'':12}{'GB/s':>8}{'p10':>8}{'p90':>8}{'clean':>10}{'ratio':>9}{'p10':>8}{'p90':>8}{'n':>6}")
     for probe, loop in PAIRS:
         print(line(probe, found[probe], loop, paired(found[probe], found[loop])))

@@ -19,9 +19,9 @@ from infopt.frozen import dataclass
 from infopt.hardware.calibration import Measurement, Value
 from infopt.probes.findings import Findings, rate
 from infopt.probes.runtime import Runtime, inference
-from infopt.probes.sampling import Operation, measure
+from infopt.probes.sampling import Operation
 from infopt.probes.setting import Setting
-from infopt.probes.streams import BUFFER_CACHES, LEAST_CACHES, MIB, often, operation, peak_bytes_per_s, random_numbers
+from infopt.probes.streams import BUFFER_CACHES, LEAST_CACHES, MIB, operation, peak_bytes_per_s, random_numbers, timed
 from infopt.units import format_bytes
 
 COLUMNS = {"cpu": 4096, "cuda": 8192}
@@ -142,7 +142,7 @@ def measured(setting: Setting, format_bytes: int, products: Sequence[Product]) -
                     "group": product.group,
                 }
             )
-        timings = measure(runtime, operations, often(setting), setting.tell)
+        timings = timed(setting, operations)
     peak = peak_bytes_per_s(setting)
     return [
         rate("bandwidth", "gemv", timing, product.format, peak, **condition)

@@ -13,13 +13,15 @@ aside, and operations are at different places of the arrays, so that none finds 
 a GPU a sample is a captured graph of whole passes: launching them costs nothing.
 """
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from infopt.frozen import dataclass
 from infopt.probes.runtime import Runtime, capture
-from infopt.probes.sampling import Operation, Sampling
+from infopt.probes.sampling import Operation, Sampling, Timing, measure
 from infopt.probes.setting import Setting
 
 MIB = 2**20
@@ -29,6 +31,7 @@ LEAST_CACHES = 4  # what is refused where memory is short: smaller arrays would 
 PIECE_BYTES = 8 * MIB  # of one array and thread: 1 ms at 20 GB/s a thread, well below a turn of a busy scheduler
 CAPTURED_PASSES = 4  # at least, in a graph: beside them the start of the graph is short
 FEWEST_ROUNDS, MOST_ROUNDS = 100, 4000  # of samples of a millisecond
+OTHERS_SHARE = 0.1  # of all processors, above which what others read is felt
 BLOCK = 1 << 22  # random numbers drawn; more would take longer than the probe
 MV_COLUMNS = 8192  # of the matrix that is read: fewer are slower, more no faster
 FACTOR = 0.75  # of the triad
@@ -81,11 +84,36 @@ def random_numbers(
     return array
 
 
-def often(setting: Setting) -> Sampling:
-    """Many short samples: a few in a row would describe one moment of a machine that others use as well."""
-    if setting.runtime.kind == "cuda":
-        return setting.sampling
-    return replace(setting.sampling, width=setting.sampling.width / 2, fewest=FEWEST_ROUNDS, most=MOST_ROUNDS)
+def timed(setting: Setting, operations: Sequence[Operation], sampling: Sampling | None = None) -> list[Timing]:
+    """Timings of operations in turn; on a CPU all contended where other programs ran meanwhile.
+
+    Memory is shared even where processors are not: a program on another one slows every read down and interrupts none.
+    """
+    runtime = setting.runtime
+    if runtime.kind == "cuda":
+        return measure(runtime, operations, sampling or setting.sampling, setting.tell)
+    # Many short samples: a few in a row would describe one moment of a machine that others use as well.
+    often = replace(setting.sampling, width=setting.sampling.width / 2, fewest=FEWEST_ROUNDS, most=MOST_ROUNDS)
+    before_s, started = others_s(), time.perf_counter()
+    timings = measure(runtime, operations, sampling or often, setting.tell)
+    after_s, wall_s = others_s(), time.perf_counter() - started
+    if before_s is None or after_s is None or after_s - before_s <= OTHERS_SHARE * wall_s * (os.cpu_count() or 1):
+        return timings
+    return [replace(timing, contended=True) for timing in timings]
+
+
+def others_s() -> float | None:
+    """Seconds that processors have worked for other programs, or for other guests of the host, since the system began.
+
+    None where the kernel does not count them (not Linux).
+    """
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, _, _, interrupts, soft, stolen = (int(word) for word in file.readline().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    busy = user + nice + system + interrupts + soft + stolen
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
 def peak_bytes_per_s(setting: Setting) -> float | None:
@@ -148,7 +176,7 @@ def operation(
     return Operation(name, lambda i: replay(), passes * each_bytes, "bytes")
 
 
-def stream_operations(runtime: Runtime, buffers: Buffers, ways: list[Stream]) -> list[Operation]:
+def stream_operations(runtime: Runtime, buffers: Buffers, ways: Sequence[Stream]) -> list[Operation]:
     """Ways as operations, each beginning at a place of its own."""
     step = buffers.pieces / len(ways)
     return [
