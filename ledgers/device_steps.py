@@ -9,9 +9,10 @@ r is taken as it was measured (more tokens may take less time); beyond the last 
 
 Interval: h is the fit's largest residual with the spread of the samples on top, at least 10 %. Outside what was
 measured h is added once more for each doubling: of W beyond the sizes, of n beyond the last, and of the context, there
-for the share of the step that is KV. Noise alone would widen it less (a line through W1 and W2 is off by at most
-W2 / (W2 - W1) times as much far beyond W2); what grows is how far matrices of other shapes are from the line, and one
-line says nothing of that: bench/calibrated_ledger.py has what was seen.
+for the share of the step that is KV; and half of it for each doubling between W and the nearest model whose r was
+measured. Noise alone would widen it less (a line through W1 and W2 is off by at most W2 / (W2 - W1) times as much far
+beyond W2); what grows is how far matrices of other shapes are from the line, and one line says nothing of that. Where b
+was not solved, KV may take several times as long. bench/calibrated_ledger.py has what was seen.
 Dense models on one device. Errors are texts: they say why there are no constants.
 """
 
@@ -36,6 +37,10 @@ KV_SHARE = 0.05  # of the weights by which the caches of two contexts must diffe
 SIZE_RATIO = 1.2  # of the weights of two models for them to be two sizes
 SAME_RATIO = 1.02  # of two models that are the same size
 MOST_DOUBLINGS = 12  # of the batch, with a band each
+CURVE_SHARE = 0.5  # of h for each doubling to the nearest model with a curve
+# Times as long as a byte of weights that a cached one may take where that was not solved: 1.7 to 3.6 on the CPU of
+# bench/calibrated_ledger.py; short contexts of GPUs reach as little of their bandwidth (H200: 0.38 of it at 8k tokens).
+KV_DOUBT = 4.0
 
 Curve = tuple[tuple[float, float], ...]  # (tokens of a step, time of its weights over that of one token)
 
@@ -45,6 +50,7 @@ class DeviceFit:
     """What the steps of one engine in one format say.
 
     kernel_s               c;  weight_s_per_byte, kv_s_per_byte  a and b
+    kv_is_solved           b was told from contexts, else it is a
     curves, prompts        by the weight bytes of the model they were measured with, smallest first
     low_ratio, high_ratio  measured over predicted, least and most, with the spread of the samples
     sizes_bytes, contexts_tokens, prompts_tokens  least and most that was measured
@@ -53,6 +59,7 @@ class DeviceFit:
     kernel_s: float
     weight_s_per_byte: float
     kv_s_per_byte: float
+    kv_is_solved: bool
     curves: tuple[tuple[float, Curve], ...]
     prompts: tuple[tuple[float, float], ...]
     low_ratio: float
@@ -65,6 +72,17 @@ class DeviceFit:
     @property
     def is_one_size(self) -> bool:
         return self.sizes_bytes[1] < SIZE_RATIO * self.sizes_bytes[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A step to predict; kv_bytes of all its sequences, context_tokens of each."""
+
+    kernels: int
+    weight_bytes: float
+    kv_bytes: float
+    context_tokens: float
+    sequences: int
 
 
 def device_constants(s: Scenario, engine: str | None = None) -> StepConstants | str | None:
@@ -121,6 +139,7 @@ def fit_steps(steps: tuple[Step, ...]) -> DeviceFit | str:
         kernel_s=kernel_s,
         weight_s_per_byte=weight_s,
         kv_s_per_byte=kv_s,
+        kv_is_solved=_separates_kv(used),
         curves=_curves(steps, kernel_s, kv_s),
         prompts=_prompts(prompts, kernel_s),
         low_ratio=min(ratios) * median(step.p10_s / step.median_s for step in used),
@@ -240,6 +259,30 @@ def doublings(asked: Any, least: Any, most: Any) -> Any:
     return max(0.0, log2(asked / most), log2(least / asked))
 
 
+def kv_share_of_step(fit: DeviceFit, asked: Asked) -> float:
+    """How much of the time of a step its KV is expected to take."""
+    curve = curve_at(fit.curves, asked.weight_bytes) or ((1.0, 1.0),)
+    weights_s = asked.weight_bytes * fit.weight_s_per_byte * along(curve, asked.sequences)
+    kv_s = asked.kv_bytes * fit.kv_s_per_byte
+    step_s = asked.kernels * fit.kernel_s + weights_s + kv_s
+    return float(kv_s / step_s) if step_s else 0.0
+
+
+def step_band(fit: DeviceFit, asked: Asked) -> Band:
+    """The interval of a step: that of the fit, wider by how far the step lies outside what was measured."""
+    share = kv_share_of_step(fit, asked)
+    outside = doublings(asked.weight_bytes, *fit.sizes_bytes)
+    outside += share * doublings(max(1.0, asked.context_tokens), *fit.contexts_tokens)
+    if asked.sequences > 1:
+        curve = curve_at(fit.curves, asked.weight_bytes) or ((1.0, 1.0),)
+        outside += doublings(asked.sequences, 1.0, curve[-1][0])
+        outside += CURVE_SHARE * min((doublings(asked.weight_bytes, size, size) for size, _ in fit.curves), default=0.0)
+    found = band(fit, asked.sequences, outside)
+    if fit.kv_is_solved:
+        return found
+    return found.model_copy(update={"high": found.high + share * (KV_DOUBT - 1)})
+
+
 def band(fit: DeviceFit, sequences: int, outside_steps: float) -> Band:
     """The fit's interval, wider by itself for each doubling outside what was measured."""
     below = max(LEAST_WIDTH_RATIO, 1 - fit.low_ratio) * (1 + outside_steps)
@@ -252,8 +295,6 @@ def _constants(s: Scenario, fit: DeviceFit, engine: str, weight_bytes: float) ->
     bandwidth = s.accelerator.fitted_bandwidth_bytes_per_s
     curve = curve_at(fit.curves, weight_bytes)
     last = int(curve[-1][0]) if curve else 1
-    doubled = doublings(weight_bytes, *fit.sizes_bytes) + _doubled_context(s, fit, weight_bytes)
-    bands = [band(fit, last * 2**i, doubled + i) for i in range(MOST_DOUBLINGS)]
     first = _first_token(s, fit, weight_bytes) if fit.prompts else None
     return StepConstants(
         engines=[engine],
@@ -274,7 +315,7 @@ def _constants(s: Scenario, fit: DeviceFit, engine: str, weight_bytes: float) ->
         request_s=0.0,
         weight_curve=[list(point) for point in curve] if curve else None,
         of_device=True,
-        bands=bands,
+        bands=_bands(s, fit, weight_bytes, last),
         first_token=first,
         measured=Measured(
             sequences=[1, last],
@@ -289,12 +330,13 @@ def _constants(s: Scenario, fit: DeviceFit, engine: str, weight_bytes: float) ->
     )
 
 
-def _doubled_context(s: Scenario, fit: DeviceFit, weight_bytes: float) -> float:
-    """Doublings of the context outside the measured ones, for the share of the step that is KV."""
-    context = s.decode_context_tokens
-    kv_s = sum(float(stage.kv_bytes(1, context)) for stage in traffic(s)) * fit.kv_s_per_byte
-    step_s = kernels_per_step(s.model) * fit.kernel_s + weight_bytes * fit.weight_s_per_byte + kv_s
-    return kv_s / step_s * doublings(max(1.0, context), *fit.contexts_tokens) if step_s else 0.0
+def _bands(s: Scenario, fit: DeviceFit, weight_bytes: float, last_sequences: int) -> list[Band]:
+    """One for a single sequence, one up to the last that was measured, then one for each doubling."""
+    context = float(s.decode_context_tokens)
+    kv_bytes = sum(float(stage.kv_bytes(1, context)) for stage in traffic(s))
+    kernels = kernels_per_step(s.model)
+    counts = [1] * (last_sequences > 1) + [last_sequences * 2**i for i in range(MOST_DOUBLINGS)]
+    return [step_band(fit, Asked(kernels, weight_bytes, n * kv_bytes, context, n)) for n in counts]
 
 
 def _first_token(s: Scenario, fit: DeviceFit, weight_bytes: float) -> FirstToken | None:
