@@ -30,7 +30,7 @@ PASSES = {
     **{m: [Pass(n, 1, CONTEXT_TOKENS) for n in (1, 2, 4, 8)] + [Pass(1, 1, c) for c in (1024, 4096)] for m in BETWEEN},
     OUTSIDE: [Pass(1, 1, CONTEXT_TOKENS), Pass(1, 1, 1024)],
 }
-SAMPLING = Sampling(width=0.03, fewest=9, most=15, budget_s=90.0, warm_ups=1)
+SAMPLING = Sampling(width=0.03, fewest=7, most=15, budget_s=90.0, warm_ups=1)
 
 
 def weights_in(block: Any, shape: Shape, ones: Any) -> Weights:

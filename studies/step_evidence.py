@@ -1,7 +1,8 @@
 """How well steps of a device are predicted from few of them: what docs/accuracy.md says of a calibrated ledger.
 
-Calibrated with one step of a small and a large model at one context and with the batches of one of them, the ledger is
-asked for models between the two, other contexts, batches of other sizes, and a model outside.
+Calibrated with a small and a large model, the ledger is asked for models between the two, other contexts, batches of
+another size, and a model outside. It knows of each either one step at one context, and the batches of one of the two;
+or all that `probe latency` measures of both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ from infopt.profiles.step_constants import StepConstants
 from infopt.studies.scenarios import Request, build
 
 Aspect = Literal["size between", "other context", "batch of another size", "size outside"]
+Known = Literal["batches of the small", "batches of the large", "all of both"]
+KNOWN: tuple[Known, ...] = ("batches of the small", "batches of the large", "all of both")
 SMALL, LARGE = "HuggingFaceTB/SmolLM2-135M", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 BETWEEN = ("HuggingFaceTB/SmolLM2-360M-Instruct", "Qwen/Qwen2.5-0.5B-Instruct")
 OUTSIDE = "HuggingFaceTB/SmolLM2-1.7B-Instruct"
@@ -42,10 +45,10 @@ HERE = Accelerator(
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One step that was not calibrated with. curve  the model whose batches were"""
+    """One step that was not calibrated with."""
 
     aspect: Aspect
-    curve: str
+    known: Known
     step: Step
     predicted_s: float
     low_s: float
@@ -67,7 +70,7 @@ class Row:
 
     weights: str
     aspect: Aspect
-    curve: str
+    known: Known
     steps: int
     medians: tuple[float, ...]
     worst: float
@@ -78,26 +81,30 @@ class Row:
         return median(self.medians)
 
 
-def aspect_of(step: Step, curve: str) -> Aspect | None:
+def aspect_of(step: Step, known: Known) -> Aspect | None:
     """What predicting a step would show; None for one that was calibrated with."""
     if step.model == OUTSIDE:
         return "size outside"
+    between = step.model in BETWEEN
+    if known == "all of both" and not between:
+        return None
     if step.batch > 1:
-        return None if step.model == curve else "batch of another size"
+        curve = SMALL if known == "batches of the small" else LARGE
+        return "batch of another size" if between or step.model != curve else None
     if step.context_tokens != CONTEXT_TOKENS:
         return "other context"
-    return "size between" if step.model in BETWEEN else None
+    return "size between" if between else None
 
 
-def predictions(steps: Sequence[Step], curve: str) -> Iterator[Prediction]:
+def predictions(steps: Sequence[Step], known: Known) -> Iterator[Prediction]:
     """All decode steps of one run in one format that the ledger was not calibrated with."""
     decodes = [step for step in steps if step.tokens == 1]
-    known = tuple(step for step in decodes if aspect_of(step, curve) is None)
+    calibrating = tuple(step for step in decodes if aspect_of(step, known) is None)
     for step in decodes:
-        aspect = aspect_of(step, curve)
+        aspect = aspect_of(step, known)
         if aspect is None:
             continue
-        yield Prediction(aspect, curve, step, *predicted_s(step, known))
+        yield Prediction(aspect, known, step, *predicted_s(step, calibrating))
 
 
 def predicted_s(step: Step, known: tuple[Step, ...]) -> tuple[float, float, float]:
@@ -130,36 +137,35 @@ def calibrated(step: Step, known: tuple[Step, ...]) -> tuple[Scenario, StepConst
 
 def rows(runs: Sequence[Sequence[Step]]) -> list[Row]:
     """Errors by format, aspect and calibration; each run is calibrated for itself."""
-    groups: dict[tuple[str, Aspect, str], list[list[Prediction]]] = {}
+    groups: dict[tuple[str, Aspect, Known], list[list[Prediction]]] = {}
     for steps in runs:
         for weights in sorted({step.weights for step in steps}):
-            for curve in (SMALL, LARGE):
-                found = list(predictions([step for step in steps if step.weights == weights], curve))
+            for known in KNOWN:
+                found = list(predictions([step for step in steps if step.weights == weights], known))
                 for aspect in dict.fromkeys(p.aspect for p in found):
-                    if aspect != "batch of another size" and curve != SMALL:
-                        continue  # the curve does not matter at batch 1
-                    groups.setdefault((weights, aspect, curve), []).append([p for p in found if p.aspect == aspect])
+                    # Whose batches are known does not matter to a single sequence.
+                    if aspect == "batch of another size" or known != "batches of the large":
+                        groups.setdefault((weights, aspect, known), []).append([p for p in found if p.aspect == aspect])
     made = []
-    for (weights, aspect, curve), each in groups.items():
+    for (weights, aspect, known), each in groups.items():
         together = [p for run in each for p in run]
         inside = sum(p.is_inside for p in together) / len(together)
         medians = tuple(median(p.error for p in run) for run in each)
-        worst = max(p.error for p in together)
-        made.append(Row(weights, aspect, curve, len(together), medians, worst, inside))
+        made.append(Row(weights, aspect, known, len(together), medians, max(p.error for p in together), inside))
     return made
 
 
 def markdown(found: Sequence[Row]) -> list[str]:
     """The rows as a table."""
     lines = [
-        "| weights | predicted | batches measured with | n | median error | by run | worst | in the interval |",
+        "| weights | predicted | calibrated with | n | median error | by run | worst | in the interval |",
         "|---|---|---|---:|---:|---:|---:|---:|",
     ]
-    for row in sorted(found, key=lambda row: (row.weights, row.aspect, row.curve)):
-        curve = row.curve.split("/")[1] if row.aspect == "batch of another size" else "-"
+    for row in sorted(found, key=lambda row: (row.weights, row.aspect, KNOWN.index(row.known))):
+        one = row.aspect != "batch of another size" and row.known != "all of both"
         by_run = f"{min(row.medians):.1%} to {max(row.medians):.1%}"
         lines.append(
-            f"| {row.weights} | {row.aspect} | {curve} | {row.steps} | {row.median:.1%} | {by_run} "
-            f"| {row.worst:.1%} | {row.inside:.0%} |"
+            f"| {row.weights} | {row.aspect} | {'one context' if one else row.known} | {row.steps} | {row.median:.1%} "
+            f"| {by_run} | {row.worst:.1%} | {row.inside:.0%} |"
         )
     return lines
