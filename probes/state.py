@@ -4,7 +4,6 @@ On a GPU the driver is asked before, every tenth of a second, and after: a clock
 supply spoils figures of compute, another process spoils all. On a CPU the load of the host says what others took.
 """
 
-import hashlib
 import os
 import platform
 import re
@@ -21,6 +20,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator
 from infopt.hardware.calibration import Device, State
+from infopt.hardware.host import catalogued_processor, gpu_hash, machine_hash
 from infopt.hardware.names import resolve_hardware
 from infopt.probes.nvml import Driver, device_uuid, driver
 from infopt.probes.runtime import Runtime
@@ -29,7 +29,6 @@ from infopt.units import format_bytes, format_share
 
 INTERVAL_S = 0.1
 SAME_CARD = 0.15  # relative difference of memory above which a GPU of the same name is another card
-MACHINE_ID = "/etc/machine-id"
 
 # Bits of nvmlClocksEventReasons (nvml.h). Not here: what says nothing about this run, that is 0x1 idle, 0x2 clocks set
 # by the user, 0x10 sync boost, 0x100 display clocks.
@@ -52,7 +51,7 @@ def identify(runtime: Runtime) -> Device:
             kind="cpu",
             name=runtime.name,
             accelerator=listed.id if listed else None,
-            uuid_hash=_machine_hash(runtime.name),
+            uuid_hash=machine_hash(runtime.name),
             memory_bytes=memory_bytes,
             last_cache_bytes=runtime.last_cache_bytes(),
             threads=runtime.threads,
@@ -64,7 +63,7 @@ def identify(runtime: Runtime) -> Device:
             kind="cuda",
             name=runtime.name,
             accelerator=listed.id if listed else None,
-            uuid_hash=_hash(uuid) if uuid else None,
+            uuid_hash=gpu_hash(uuid) if uuid else None,
             memory_bytes=memory_bytes,
             compute_capability=f"{major}.{minor}",
             last_cache_bytes=runtime.last_cache_bytes(),
@@ -75,33 +74,16 @@ def identify(runtime: Runtime) -> Device:
 
 def catalogued(runtime: Runtime) -> Accelerator | None:
     """The record its own name resolves to, of a GPU the first with about its memory; None where there is none."""
-    name = runtime.name
     if runtime.kind == "cpu":
-        # As vendors write it: "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz".
-        name = re.sub(r"\(R\)|\(TM\)|\b\d+-Core\b|\b\d+th Gen\b|\bProcessor\b|\bCPU\b|@.*", " ", name)
+        return catalogued_processor(runtime.name)  # its memory is what the host has fitted
     try:
-        choice = resolve_hardware(name)
+        choice = resolve_hardware(runtime.name)
         named = [choice.accelerator, *(resolve_hardware(other).accelerator for other in choice.others)]
     except InfoptError:
         return None  # not listed: measured all the same
-    if runtime.kind == "cpu":
-        return next((a for a in named if a.processor), None)  # its memory is what the host has fitted
     _, memory_bytes = runtime.memory_bytes()
     near = SAME_CARD * memory_bytes
     return next((a for a in named if not a.processor and abs(a.usable_memory_bytes - memory_bytes) <= near), None)
-
-
-def _machine_hash(processor: str) -> str | None:
-    try:
-        with open(MACHINE_ID, encoding="ascii") as file:
-            machine = file.read().strip()
-    except OSError:
-        return None  # a container or another system: nothing tells this machine from others
-    return _hash(machine + processor) if machine else None
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

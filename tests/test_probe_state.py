@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from gpu_fakes import GIB, UUID, FakeNvml, fake_runtime, install
 
+from infopt.hardware import host
+from infopt.hardware.calibration import State
 from infopt.probes import state as module
 from infopt.probes.runtime import Runtime
 from infopt.probes.state import Watch, busy, catalogued, identify, software
@@ -15,9 +17,12 @@ from infopt.probes.state import Watch, busy, catalogued, identify, software
 CPU = Runtime("cpu", 0, 1, None)  # nothing here needs torch itself
 
 
-def watched(runtime: Runtime, seconds: float = 0.0) -> object:
+def watched(runtime: Runtime, nvml: FakeNvml | None = None, looks: int = 0) -> State:
+    """The state over a block that lasts until the driver was looked at `looks` times."""
     with Watch(runtime) as watch:
-        time.sleep(seconds)
+        limit = time.monotonic() + 30
+        while nvml and nvml.looks < looks and time.monotonic() < limit:
+            time.sleep(0.01)
     return watch.state()
 
 
@@ -26,7 +31,7 @@ def watched(runtime: Runtime, seconds: float = 0.0) -> object:
 
 def test_a_cpu_is_identified(monkeypatch, tmp_path):
     (tmp_path / "machine-id").write_text("0123abcd\n")
-    monkeypatch.setattr(module, "MACHINE_ID", str(tmp_path / "machine-id"))
+    monkeypatch.setattr(host, "MACHINE_ID", str(tmp_path / "machine-id"))
     device = identify(CPU)
     assert (device.kind, device.threads, device.driver, device.compute_capability) == ("cpu", 1, None, None)
     assert device.name == CPU.name
@@ -36,7 +41,7 @@ def test_a_cpu_is_identified(monkeypatch, tmp_path):
 
 
 def test_a_cpu_without_a_machine_id_has_no_hash(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "MACHINE_ID", str(tmp_path / "absent"))
+    monkeypatch.setattr(host, "MACHINE_ID", str(tmp_path / "absent"))
     assert identify(CPU).uuid_hash is None
     (tmp_path / "absent").write_text("\n")
     assert identify(CPU).uuid_hash is None
@@ -137,8 +142,8 @@ def test_state_without_a_driver(monkeypatch):
 
 def test_a_gpu_that_works_undisturbed(monkeypatch):
     nvml = install(monkeypatch, FakeNvml(bits=[0x0]))
-    state = watched(fake_runtime(free_bytes=79 * GIB - GIB // 2), 0.25)
-    assert nvml.looks >= 2  # while the block ran, not only before it
+    state = watched(fake_runtime(free_bytes=79 * GIB - GIB // 2), nvml, 3)
+    assert nvml.looks >= 3  # while the block ran, not only before it
     assert (state.clock_mhz, state.memory_clock_mhz, state.temperature_c) == (1980, 2619, 45)
     assert (state.power_w, state.power_limit_w) == (300, 700)
     assert (state.ecc, state.mig, state.other_processes) == (True, False, 0)
@@ -154,8 +159,8 @@ def test_an_idle_gpu_has_no_clock_to_speak_of(monkeypatch):
 
 
 def test_heat_is_said_to_spoil_compute(monkeypatch):
-    install(monkeypatch, FakeNvml(bits=[0x0, 0x48]))
-    state = watched(fake_runtime(), 0.3)
+    nvml = install(monkeypatch, FakeNvml(bits=[0x0, 0x48]))
+    state = watched(fake_runtime(), nvml, 3)
     assert state.throttle == ["hardware slowdown", "hardware thermal slowdown"]
     (note,) = [n for n in state.notes if n.startswith("throttled")]
     assert "figures of compute are below" in note
