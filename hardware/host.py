@@ -78,23 +78,22 @@ def machine_hash(processor: str) -> str | None:
     return unit_hash(machine + processor) if machine else None
 
 
-def catalogue_entry(name: str, processor: bool, memory_bytes: int) -> Accelerator | None:
-    """The record a device's own name resolves to: of several, the one whose memory is nearest; None where none does."""
+def catalogued_processor(name: str) -> Accelerator | None:
+    """The record a processor's own name resolves to, with the record's memory; None where there is none."""
     from infopt.hardware.names import resolve_hardware
 
     try:
-        choice = resolve_hardware(re.sub(DECORATION, " ", name) if processor else name)
+        choice = resolve_hardware(re.sub(DECORATION, " ", name))
     except InfoptError:
         return None  # not listed
-    named = [choice.accelerator, *(load_accelerator(other) for other in choice.others)]
-    fitting = [a for a in named if a.processor == processor]
-    return min(fitting, key=lambda a: abs(a.usable_memory_bytes - memory_bytes), default=None)
+    named = (choice.accelerator, *(load_accelerator(other) for other in choice.others))
+    return next((device for device in named if device.processor), None)
 
 
 def listed_processor() -> Accelerator | None:
     """This machine's processor with the memory it has; None where the catalogue does not know it."""
     name, (_, memory_bytes) = processor_name(), host_memory_bytes()
-    listed = catalogue_entry(name, True, memory_bytes)
+    listed = catalogued_processor(name)
     if listed is None:
         return None
     share = listed.usable_memory_bytes / listed.memory_bytes
