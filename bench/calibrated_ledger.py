@@ -8,20 +8,29 @@ shared, a step is as long as it had the processor: what it waited for others is 
 """
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from infopt.hardware.calibration import Step
 from infopt.probes.decoder import Decoder, Layer, Shape, Weights, shape_of
-from infopt.probes.findings import now
 from infopt.probes.passes import Pass, forward, operation, step_of, whole
 from infopt.probes.runtime import Runtime, inference, open_runtime
 from infopt.probes.sampling import Sample, Sampling, Timing, measure, summarize
 from infopt.probes.setting import Setting
 from infopt.profiles.catalogue import load_catalogue_model
-from infopt.studies.step_evidence import BETWEEN, CONTEXT_TOKENS, LARGE, OUTSIDE, SMALL, markdown, rows
+from infopt.studies.step_evidence import (
+    BETWEEN,
+    CONTEXT_TOKENS,
+    LARGE,
+    OUTSIDE,
+    SMALL,
+    Evidence,
+    markdown,
+    read_evidence,
+    rows,
+    write_evidence,
+)
 
 CURVE, COARSE_CURVE = (1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8, 16)
 PASSES = {
@@ -94,20 +103,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--weights", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--json", type=Path, help="keep the measured steps, so that `--from` can read them")
-    parser.add_argument("--from", type=Path, dest="source", help="steps of an earlier run instead of measuring")
+    parser.add_argument("--from", type=Path, dest="source", help="steps of earlier runs instead of measuring")
     options = parser.parse_args()
     if options.source is not None:
-        kept = json.loads(options.source.read_text(encoding="utf-8"))
+        evidence = read_evidence(options.source)
     else:
-        runtime = open_runtime("cpu", 1)
-        kept = {"machine": runtime.name, "torch": str(runtime.torch.__version__), "threads": 1, "runs": []}
+        runtime, runs = open_runtime("cpu", 1), []
         for _ in range(options.runs):
-            steps = [step for weights in options.weights for step in measured_steps(runtime, weights)]
-            kept["runs"].append({"taken": now(), "steps": [step.model_dump() for step in steps]})
+            runs.append([step for weights in options.weights for step in measured_steps(runtime, weights)])
+            evidence = Evidence(runtime.name, 1, runs)
             if options.json is not None:
-                options.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    runs = [[Step(**step) for step in run["steps"]] for run in kept["runs"]]
-    print("\n".join(markdown(rows(runs))))
+                write_evidence(evidence, options.json)
+    print("\n".join(markdown(rows(evidence.runs))))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ another size, and a model outside. It knows of each either one step at one conte
 or all that `probe latency` measures of both.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
@@ -79,6 +81,30 @@ class Row:
     @property
     def median(self) -> float:
         return median(self.medians)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Steps of several runs on one machine."""
+
+    machine: str
+    threads: int
+    runs: list[list[Step]]
+
+
+def read_evidence(path: Path) -> Evidence:
+    """Steps that `write_evidence` kept."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    runs = [[Step(**step) for step in steps] for steps in kept["runs"]]
+    return Evidence(kept["machine"], kept["threads"], runs)
+
+
+def write_evidence(evidence: Evidence, path: Path) -> None:
+    """Keep steps, each on a line of its own."""
+    runs = [",\n".join(json.dumps(step.model_dump()) for step in steps) for steps in evidence.runs]
+    head = json.dumps({"machine": evidence.machine, "threads": evidence.threads})[:-1]
+    body = "],\n[".join(runs)
+    path.write_text(f'{head}, "runs": [[{body}]]}}\n', encoding="utf-8")
 
 
 def aspect_of(step: Step, known: Known) -> Aspect | None:
