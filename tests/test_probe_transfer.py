@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,9 +12,10 @@ from gpu_fakes import gpu_on_cpu
 
 from infopt.errors import InfoptError
 from infopt.hardware.catalogue import load_accelerator
+from infopt.probes import sampling
 from infopt.probes import transfer as module
 from infopt.probes.runtime import open_runtime
-from infopt.probes.sampling import Sampling
+from infopt.probes.sampling import Operation, Sampling, measure, sample
 from infopt.probes.setting import Setting
 from infopt.probes.transfer import copies, file_bytes, filesystem, opened, storage, transfer
 
@@ -250,3 +252,30 @@ def test_memory_that_runs_out_halves_the_copy(small, monkeypatch):
     found = copies(Setting(gpu_on_cpu(), quick=True))
     assert {m.moved for m in found.measurements} == {2 * MIB}
     assert "instead of" in found.notes[0]
+
+
+# ---- what sampling does for it
+
+
+def test_waiting_for_a_disk_is_no_sign_of_others(cpu):
+    def nap(number):
+        time.sleep(0.01)
+
+    idle, disk = measure(
+        cpu,
+        [Operation("idle", nap, 1.0, "bytes"), Operation("disk", nap, 1.0, "bytes", waits=True)],
+        Sampling(fewest=6, most=6, warm_ups=0),
+    )
+    assert idle.contended
+    assert sample(cpu, disk.operation, 0).ours == 1.0
+    assert sample(cpu, idle.operation, 0).ours < 0.5
+
+
+def test_a_pause_is_outside_the_time(cpu, monkeypatch):
+    slept = []
+    monkeypatch.setattr(sampling.time, "sleep", slept.append)
+    operations = [Operation(name, lambda number: None, 1.0, "flop") for name in "ab"]
+    measure(cpu, operations, Sampling(fewest=6, most=6))
+    assert slept == []
+    measure(cpu, operations, Sampling(fewest=6, most=6, pause_s=0.5))
+    assert slept == [0.5] * 12
