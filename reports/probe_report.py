@@ -155,7 +155,7 @@ def _acceptance(a: Acceptance) -> list[str]:
         a.draft,
         a.text + ("" if a.sampling == "greedy" else f", T={a.temperature:g}"),
         a.target.rpartition("/")[2],
-        str(a.drafted),
+        str(a.drafted) if a.drafted is not None else "",
         " ".join(f"{share:.2f}" for share in a.per_position),
         f"{a.tokens_per_step:.2f}",
         f"{speedup:.2f}x" + _mark(a) if speedup is not None else "",
