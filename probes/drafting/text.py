@@ -64,7 +64,7 @@ class Text:
         try:
             text = environment.from_string(self.template).render(given)
         except (TemplateError, TypeError, ValueError) as error:
-            raise InfoptError(f"{self.where}: its chat template fails: {str(error)[:120]}") from error
+            raise InfoptError(f"{self.where}: its chat template fails: {_short(error)}") from error
         # The template writes the first token itself.
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
@@ -76,6 +76,11 @@ class Text:
             return None
         same = sum(theirs.get(token) == number for token, number in ours.items())
         return f"{same:,} of its {len(theirs):,} tokens have the number they have among the target's {len(ours):,}"
+
+
+def _short(error: Exception) -> str:
+    """An error of a library in one line."""
+    return " ".join(str(error).split())[:120]
 
 
 def _refused(text: str) -> None:
@@ -144,7 +149,7 @@ def _from_file(path: str, where: str) -> Any:
     try:
         return library.Tokenizer.from_file(path)
     except Exception as error:  # the library raises bare Exception
-        raise InfoptError(f"{path}: not a tokenizer that `tokenizers` reads: {str(error)[:120]}") from error
+        raise InfoptError(f"{path}: not a tokenizer that `tokenizers` reads: {_short(error)}") from error
 
 
 def _byte_level(found: Mapping[str, Any], path: str) -> Any:
