@@ -342,7 +342,8 @@ def _bands(s: Scenario, fit: DeviceFit, weight_bytes: float, last_sequences: int
 def _first_token(s: Scenario, fit: DeviceFit, weight_bytes: float) -> FirstToken | None:
     """The first token of a prompt alone: its kernels once, and its FLOP as long as those of the measured prompts."""
     peaks = s.accelerator.peak_flop_per_s
-    peak, peak16 = peaks.get(compute_format(s)), peaks.get("bf16") or peaks.get("fp16")
+    peak = peaks.get(compute_format(s))
+    peak16 = peaks.get("bf16") or peaks.get("fp16") or peak
     if not peak or not peak16 or fit.prompts_tokens is None:
         return None
     sizes = (fit.prompts[0][0], fit.prompts[-1][0])

@@ -134,7 +134,8 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
         return NoEstimate(f"{s.weight_format} weights were not measured with {where}; the floors hold")
     shape = step_shape(s, constants)
     if shape is None:
-        return NoEstimate(f"the dense peak of {s.accelerator.id} is not known")
+        remedy = "; `infopt probe compute` measures it" if s.accelerator.calibration else ""
+        return NoEstimate(f"the dense peak of {s.accelerator.id} is not known{remedy}")
     return Clock(constants, shape)
 
 

@@ -75,6 +75,8 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
     peak, peak16 = peaks.get(compute_format(s)), peaks.get("bf16") or peaks.get("fp16")
     if constants.prompt_by_cycles:
         peak = peak16 = multiprocessor_cycles_per_s(s.accelerator)
+    if constants.of_device:
+        peak16 = peak16 or peak  # a processor that was measured in 32 bit multiplies attention in 32 bit too
     if not peak or not peak16:
         return None
     mixtures = [run for run in s.model.groups if run.feed_forward.experts]
