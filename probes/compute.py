@@ -87,7 +87,7 @@ def compute(setting: Setting, model: ModelProfile | None = None, formats: Sequen
     """
     unknown = [f for f in formats or () if f not in FORMATS]
     if unknown:
-        raise InfoptError(f"probe compute: unknown format {unknown[0]!r}; known: {', '.join(FORMATS)}")
+        raise InfoptError(f"unknown format {unknown[0]!r}; known: {', '.join(FORMATS)}")
     matrices = model_matrices(model) if model else {}
     if setting.quick and setting.runtime.kind == "cpu":
         matrices = {name: sides for name, sides in matrices.items() if name in QUICK_MATRICES}

@@ -76,7 +76,7 @@ def gpu_meter(found: Driver) -> Meter | None:
 
 def _known(answer: float | None) -> float:
     if answer is None:
-        raise InfoptError("probe power: the driver told the power and then no longer does; run it again")
+        raise InfoptError("the driver told the power and then no longer does; run it again")
     return answer
 
 

@@ -128,9 +128,7 @@ def storage(setting: Setting, folder: Path) -> Findings:
             notes = _notes(store, folder)
     except OSError as error:
         what = FULL.get(error.errno or 0, error.strerror or str(error))
-        raise InfoptError(
-            f"probe transfer: {folder}: {what}; nothing is left there; name another folder, or free some"
-        ) from error
+        raise InfoptError(f"{folder}: {what}; nothing is left there; name another folder, or free some") from error
     return Findings(
         (
             rate("transfer", "storage_read", taken, None, None, **conditions),
@@ -145,12 +143,11 @@ def file_bytes(setting: Setting, folder: Path) -> int:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise InfoptError(f"probe transfer: {folder}: {error.strerror}; name a folder that can be written") from error
+        raise InfoptError(f"{folder}: {error.strerror}; name a folder that can be written") from error
     size = min(FILE_QUICK_BYTES if setting.quick else FILE_BYTES, int(free * DISK_SHARE))
     if size < PIECES * LEAST_PIECE_BYTES:
         raise InfoptError(
-            f"probe transfer: {folder} has {format_bytes(free)} free, of which a tenth is too little to measure; "
-            "name another folder"
+            f"{folder} has {format_bytes(free)} free, of which a tenth is too little to measure; name another folder"
         )
     return size
 
