@@ -44,8 +44,8 @@ INT8_ROWS = 17  # the least torch._int_mm takes on a GPU
 MULTIPLE = 16  # of the sides of fp8 and int8 matrices
 
 BLOCK = 1_000_003  # a prime: rows of a matrix do not repeat each other
-SAMPLE_S = 0.1  # the longest a single product should take
-SAMPLE_QUICK_S = 0.03
+# The longest a single product should take; on a busy host a long one is always interrupted.
+SAMPLE_S = {"cpu": 0.02, "cuda": 0.1}
 CPU_BUDGET_S = 4.0  # of one group of products
 CPU_BUDGET_QUICK_S = 0.6
 QUICK_MATRICES = ("out", "gate_up")  # on a CPU: most of the FLOP, and the one of few rows
@@ -163,7 +163,7 @@ def prompts(
     Where even `LEAST_ROWS` take too long, the first rows of the matrix stand for it.
     """
     kind, cache = setting.runtime.kind, setting.runtime.last_cache_bytes()
-    most_flop = speed_flop_per_s * (SAMPLE_QUICK_S if setting.quick else SAMPLE_S)
+    most_flop = speed_flop_per_s * SAMPLE_S[setting.runtime.kind]
     most_bytes = setting.room_bytes() / (2 * len(matrices) + 2)
 
     def fits(product: Product) -> bool:
@@ -193,7 +193,7 @@ def few_rows(
     """Products of few rows with one matrix: from where reading decides to where arithmetic does."""
     edge = SQUARE[setting.runtime.kind]
     n, k = matrices.get("out", (edge, edge))
-    most_flop = speed_flop_per_s * (SAMPLE_QUICK_S if setting.quick else SAMPLE_S)
+    most_flop = speed_flop_per_s * SAMPLE_S[setting.runtime.kind]
     while n // 2 >= LEAST_COLUMNS and 2.0 * LEAST_ROWS * n * k > most_flop:
         n = n // 2 // MULTIPLE * MULTIPLE
     least = INT8_ROWS if name == "int8" and setting.runtime.kind == "cuda" else 1

@@ -74,10 +74,10 @@ def test_a_slow_device_takes_fewer_rows_then_a_piece_of_the_matrix():
     setting = Setting(fake_runtime())
     n, k = model_matrices(LLAMA)["gate_up"]
     for rows in (4096, 1024, 256):
-        speed = 2 * rows * n * k / module.SAMPLE_S
+        speed = 2 * rows * n * k / module.SAMPLE_S["cuda"]
         (product, *_) = prompts(setting, "bf16", {"gate_up": (n, k)}, speed, 8192)
         assert (product.m, product.n) == (rows, n)
-    (product, *_) = prompts(setting, "bf16", {"gate_up": (n, k)}, 2 * 128 * (n / 4) * k / module.SAMPLE_S, 8192)
+    (product, *_) = prompts(setting, "bf16", {"gate_up": (n, k)}, 2 * 128 * (n / 4) * k / module.SAMPLE_S["cuda"], 8192)
     assert (product.m, product.n, product.k) == (128, n // 4, k)
 
 
