@@ -31,8 +31,8 @@ ROWS_MULTIPLE = 64  # what every kernel can divide
 GROUP = 128  # 4-bit weights that share a scale
 ZERO = 8  # what a 4-bit weight of 0 is stored as
 FEWEST = 4  # distinct matrices
-FORMAT_BYTES = {"cpu": 128 * MIB, "cuda": 1024 * MIB}  # of all matrices of one format, and
-FORMAT_CACHES = {"cpu": LEAST_CACHES, "cuda": BUFFER_CACHES}  # at least this many times the last cache
+FORMAT_BYTES = {"cpu": 128 * MIB, "cuda": 1024 * MIB}  # of all matrices of one format, and at least
+FORMAT_CACHES = {"cpu": LEAST_CACHES, "cuda": BUFFER_CACHES}  # of all formats, of one: this many times the last cache
 CHECKED = (64, 1024)  # rows and columns
 WRONG = 0.03  # of the norm of a product: a vector rounded to 7 bits leaves 0.01
 
@@ -77,14 +77,16 @@ def gemv(setting: Setting, kernels: Any = None) -> Findings:
     with inference(runtime):
         reasons = [refusal(runtime, product) for product in products]
     usable = [product for product, reason in zip(products, reasons, strict=True) if not reason]
-    cache = runtime.last_cache_bytes()
-    least = FORMAT_CACHES["cpu"] * cache
-    wanted = max(FORMAT_BYTES[runtime.kind], FORMAT_CACHES[runtime.kind] * cache)
-    what = "bandwidth: its matrices"
-    size = setting.fitting_bytes(len(usable) * wanted, len(usable) * least, what) // len(usable)
-    short = f"{what} of each format take {format_bytes(size)} instead of {format_bytes(wanted)}, memory is short"
-    figures, notes = setting.shrinking(size, least, what, lambda size: measured(setting, size, usable))
-    said = [reason for reason in reasons if reason] + ([short] if size < wanted else [])
+    # A CPU reads formats in turn, so that all together must pass its caches; a GPU repeats one format.
+    alone = runtime.last_cache_bytes() * (1 if runtime.kind == "cpu" else len(usable))
+    least, what = LEAST_CACHES * alone, "bandwidth: its matrices"
+    wanted = max(FORMAT_BYTES[runtime.kind] * len(usable), FORMAT_CACHES[runtime.kind] * alone)
+    total = setting.fitting_bytes(wanted, least, what)
+    short = f"{what} take {format_bytes(total)} in all instead of {format_bytes(wanted)}, memory is short"
+    figures, notes = setting.shrinking(
+        total // len(usable), least // len(usable), what, lambda size: measured(setting, size, usable)
+    )
+    said = [reason for reason in reasons if reason] + ([short] if total < wanted else [])
     return Findings(tuple(figures), notes=(*said, *notes))
 
 

@@ -67,10 +67,10 @@ class Runtime:
         return host_memory_bytes()
 
     def last_cache_bytes(self) -> int:
-        """The last cache a read may hit: L2 on a GPU, the largest cache listed on a CPU (32 MiB where none is)."""
+        """The last cache a read may hit: L2 on a GPU, those of its threads on a CPU (32 MiB where none is listed)."""
         if self.kind == "cuda":
             return int(self.torch.cuda.get_device_properties(self.index).L2_cache_size)
-        return _processor_cache_bytes() or 32 * 2**20
+        return _processor_cache_bytes(self.threads) or 32 * 2**20
 
     def release(self) -> None:
         """Give cached memory back, after the tensors of a probe are gone."""
@@ -151,16 +151,30 @@ def capture(runtime: Runtime, run: Callable[[], object], warm_ups: int = 3) -> C
     return lambda: graph.replay()
 
 
-def _processor_cache_bytes() -> int | None:
-    """The largest cache the kernel lists for the first core."""
-    folder = "/sys/devices/system/cpu/cpu0/cache"
-    sizes = []
+def _processor_cache_bytes(threads: int) -> int | None:
+    """What `threads` can keep in their last caches: the largest ones, each counted once however many cores share it."""
+    caches: dict[str, int] = {}
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    for core in cores:
+        shared_by, size = _last_cache(f"/sys/devices/system/cpu/cpu{core}/cache")
+        caches[shared_by or str(core)] = size
+    return sum(sorted(caches.values(), reverse=True)[:threads]) or None
+
+
+def _last_cache(folder: str) -> tuple[str, int]:
+    """Cores that share the largest cache the kernel lists for a core, and its bytes; 0 where it lists none."""
+    found = ("", 0)
     try:
         for entry in os.listdir(folder):
             if entry.startswith("index"):
-                with open(f"{folder}/{entry}/size", encoding="ascii") as file:
-                    text = file.read().strip()
-                sizes.append(int(text[:-1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]])
-    except (OSError, ValueError, KeyError):
-        return None
-    return max(sizes, default=None)
+                text, shared_by = (_first_line(f"{folder}/{entry}/{name}") for name in ("size", "shared_cpu_list"))
+                size = int(text[:-1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]]
+                found = max(found, (shared_by, size), key=lambda one: one[1])
+    except (OSError, ValueError, KeyError, IndexError):
+        return "", 0
+    return found
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.readline().strip()

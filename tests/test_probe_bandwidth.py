@@ -17,6 +17,7 @@ from infopt.errors import InfoptError
 from infopt.hardware.catalogue import load_accelerator
 from infopt.probes import bandwidth as bandwidth_module
 from infopt.probes import gemv as gemv_module
+from infopt.probes import runtime as runtime_module
 from infopt.probes import streams as streams_module
 from infopt.probes.bandwidth import bandwidth, doubts, steady, stream_findings
 from infopt.probes.findings import Findings
@@ -86,10 +87,12 @@ def test_every_figure_says_what_it_moved(small: Setting) -> None:
         assert m.conditions["threads"] == 1
 
 
-def test_products_rotate_over_matrices_that_pass_the_cache(small: Setting) -> None:
-    for m in gemv(small).measurements:
+def test_products_rotate_over_matrices_that_pass_the_cache(small: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runtime, "last_cache_bytes", lambda self: 8 * MIB)
+    found = gemv(small).measurements
+    assert sum(m.conditions["matrices"] * m.conditions["size_bytes"] for m in found) >= 32 * MIB
+    for m in found:
         assert m.conditions["matrices"] >= gemv_module.FEWEST
-        assert m.conditions["matrices"] * m.conditions["size_bytes"] >= 4 * CACHE
         weights = m.conditions["rows"] * m.conditions["columns"]
         bits = {"fp32": 32, "bf16": 16, "int8": 8, "int4": 4}[m.format]
         # Scales: of a row in 8 bits, of every 128 weights in 4 (two bytes, and two of what is added).
@@ -233,6 +236,17 @@ def test_memory_goes_back(small: Setting, monkeypatch: pytest.MonkeyPatch) -> No
         gc.collect()
         assert held
         assert all(one() is None for one in held)
+
+
+def test_caches_of_the_threads_count_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six cores: four share one cache, two another; a virtual machine may list none."""
+    monkeypatch.setattr(runtime_module.os, "sched_getaffinity", lambda pid: range(6), raising=False)
+    shared = {core: ("0-3", 32 * MIB) if core < 4 else ("4-5", 96 * MIB) for core in range(6)}
+    monkeypatch.setattr(runtime_module, "_last_cache", lambda folder: shared[int(folder.split("/")[-2][3:])])
+    found = [Runtime("cpu", 0, threads, None).last_cache_bytes() // MIB for threads in (1, 2, 6)]
+    assert found == [96, 128, 128]
+    monkeypatch.setattr(runtime_module, "_last_cache", lambda folder: ("", 0))
+    assert Runtime("cpu", 0, 6, None).last_cache_bytes() == 32 * MIB
 
 
 # --- trust --------------------------------------------------------------------------------------------------------
