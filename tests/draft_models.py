@@ -81,14 +81,39 @@ def write_folder(folder: Path, given: dict[str, Any], held: dict[str, Any], shar
     return folder
 
 
-def write_tokenizer(folder: Path, first: str = "a") -> None:
+def write_tokenizer(folder: Path, first: str = "a", count: int = VOCAB) -> None:
     """One token a letter."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    letters = {chr(ord(first) + i): i for i in range(VOCAB)}
+    letters = {chr(ord(first) + i): i for i in range(count)}
     tokenizer = Tokenizer(models.WordLevel(letters, unk_token=first))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def write_vocabulary(path: Path, pre: str, kind: str = "gpt2") -> Path:
+    """A GGUF file with a byte-level vocabulary and one small tensor: bytes, three merges, a word no merge makes."""
+    import gguf
+    from tokenizers import pre_tokenizers
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*letters, "12", "123", "he", "hello", "<|end|>"]
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_tokenizer_model(kind)
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["1 2", "12 3", "h e"])
+    writer.add_token_types([1] * (len(tokens) - 1) + [3])
+    writer.add_bos_token_id(len(tokens) - 1)
+    writer.add_eos_token_id(len(tokens) - 1)
+    writer.add_add_bos_token(True)
+    writer.add_chat_template("{% for m in messages %}{{ bos_token }}{{ m['content'] }}{% endfor %}")
+    writer.add_tensor("output_norm.weight", np.ones(32, "f4"))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 GGUF_NAMES = {

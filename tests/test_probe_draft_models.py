@@ -7,13 +7,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draft_models import LLAMA3, VOCAB, config, interleaved, reference_logits, tensors, write_folder, write_gguf
+from draft_models import (
+    LLAMA3,
+    VOCAB,
+    config,
+    interleaved,
+    reference_logits,
+    tensors,
+    write_folder,
+    write_gguf,
+    write_tokenizer,
+    write_vocabulary,
+)
 
 from infopt.errors import InfoptError
 from infopt.probes.decoder import Shape
 from infopt.probes.drafting import model as models
 from infopt.probes.drafting.gguf_file import halves
 from infopt.probes.drafting.model import Model, default_model, open_model
+from infopt.probes.drafting.text import gguf_text
 from infopt.probes.drafting.weights import needed_parameters, parameters
 from infopt.probes.runtime import Runtime, inference, open_runtime
 from infopt.probes.setting import Setting
@@ -197,6 +209,46 @@ def test_gguf_files_that_cannot_be_used(tmp_path: Path, setting: Setting) -> Non
     refused(setting, tmp_path / "text.gguf", "not a GGUF file")
     (tmp_path / "tokenizer.json").unlink()
     refused(setting, path, r"put the model's tokenizer\.json beside it")
+
+
+@pytest.mark.parametrize(
+    ("pre", "wanted"),
+    [
+        ("gpt-2", ["<|end|>", "123", "Ġ", "12", "Ġ", "he", "l", "l", "o"]),
+        ("smollm", ["<|end|>", "1", "2", "3", "Ġ", "1", "2", "Ġ", "he", "l", "l", "o"]),
+        ("qwen2", ["<|end|>", "1", "2", "3", "Ġ", "1", "2", "Ġ", "he", "l", "l", "o"]),
+        ("llama-bpe", ["<|end|>", "123", "Ġ", "12", "Ġ", "he", "l", "l", "o"]),
+    ],
+)
+def test_a_vocabulary_inside_a_gguf_file_splits_as_its_model_does(tmp_path: Path, pre: str, wanted: list[str]) -> None:
+    text = gguf_text(str(write_vocabulary(tmp_path / "v.gguf", pre)))
+    assert [text.tokenizer.id_to_token(number) for number in text.encode("123 12 hello")] == wanted
+    assert text.decode(text.encode("größe\n\n  x<|end|>")) == "<|end|>größe\n\n  x<|end|>"
+    # A word that is a token is taken whole only where the model's tokenizer does so.
+    assert (len(text.encode("hello")) == 2) == (pre == "llama-bpe")
+    assert text.encode("<|end|>") == [260]
+    assert text.decode(text.chat([{"role": "user", "content": "hello"}])) == "<|end|>hello"
+
+
+def test_vocabularies_that_are_not_known(tmp_path: Path) -> None:
+    for pre, kind in (("tekken", "gpt2"), ("gpt-2", "llama")):
+        with pytest.raises(InfoptError, match="not a byte-level one of smollm"):
+            gguf_text(str(write_vocabulary(tmp_path / "v.gguf", pre, kind)))
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path, setting: Setting) -> None:
+    given = config("LlamaForCausalLM")
+    folder = write_folder(tmp_path / "tiny", given, tensors(given))
+    write_tokenizer(folder, count=VOCAB + 1)
+    refused(setting, folder, "tokens up to 24, the model has 24: not its own")
+
+
+def test_a_template_that_fails_is_one_line(tmp_path: Path, setting: Setting) -> None:
+    given = config("LlamaForCausalLM")
+    folder = write_folder(tmp_path / "tiny", given, tensors(given))
+    (folder / "chat_template.jinja").write_text("{{ bos_token }}{{ raise_exception('no\nroles') }}")
+    with pytest.raises(InfoptError, match="its chat template fails: no roles"):
+        open_model(setting, str(folder), 64).text.chat([{"role": "user", "content": "a"}])
 
 
 def test_a_model_larger_than_the_room_is_refused(

@@ -69,14 +69,24 @@ def open_model(setting: Setting, path: str, longest_tokens: int) -> Model:
             weights = assemble(torch, shape, HUGGING_FACE, tensors)
         finally:
             tensors.close()
-        return Model(folder_name(path), format, shape, weights, folder_text(path))
+        return Model(folder_name(path), format, shape, weights, _fitting(folder_text(path), shape))
     if not path.endswith(".gguf"):
         raise InfoptError(f"{path}: neither a folder with config.json nor a .gguf file")
     blocks = GgufTensors(path, torch, device, dtype)
     shape = blocks.shape()
     _need(setting, shape, dtype, path)
     weights = assemble(torch, shape, GGUF, blocks)
-    return Model(Path(path).stem, format, shape, weights, gguf_text(blocks.shards[0]))
+    return Model(Path(path).stem, format, shape, weights, _fitting(gguf_text(blocks.shards[0]), shape))
+
+
+def _fitting(text: Text, shape: Shape) -> Text:
+    """A tokenizer whose every token has a row in the embedding."""
+    most = max(text.tokenizer.get_vocab().values(), default=0)
+    if most >= shape.vocab:
+        raise InfoptError(
+            f"{text.where}: its tokenizer numbers tokens up to {most}, the model has {shape.vocab}: not its own"
+        )
+    return text
 
 
 def _need(setting: Setting, shape: Shape, dtype: Any, path: str) -> None:
