@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -21,8 +21,12 @@ from infopt.cli_options import (
     ScenarioOptions,
     calibration_notes,
     takes,
+    without_options,
 )
 from infopt.errors import InfoptError
+
+if TYPE_CHECKING:
+    from infopt.studies.planning import Plan
 
 GOOD, FAILS, WRONG_USAGE, NOTHING, UNDETERMINED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 STATUSES = "Exit status: 0 fits, 1 does not fit, 2 wrong usage or unreadable input, 4 undetermined (a fact is missing)."
@@ -112,7 +116,7 @@ def plan(
         compared = scenario.common_hardware()
         tell(calibration_notes(compared))
         found = choices(model, scenario.request(), compared)
-        text, fits = render_choices(found, output.form, command()), found.fits
+        text, fits = render_choices(found, output.form, next_command(found.plans)), found.fits
     else:
         from infopt.reports.render import render_plan
         from infopt.studies.planning import plan as planned
@@ -263,6 +267,13 @@ def verdict_status(fits: bool | None, allow_undetermined: bool) -> int:
 def command() -> str:
     """The command line as it was typed."""
     return shlex.join(["infopt", *sys.argv[1:]])
+
+
+def next_command(plans: "Sequence[Plan]") -> str:
+    """The command line to which the best hardware is added: without a calibration that is not of it."""
+    if not plans or plans[0].scenario.accelerator.calibration is not None:
+        return command()
+    return shlex.join(without_options(shlex.split(command()), {"--calibration"}))
 
 
 def emit(text: str) -> None:

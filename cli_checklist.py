@@ -9,7 +9,7 @@ import typer
 
 from infopt.cli import app, command, emit, tell, verdict_status
 from infopt.cli_load import LoadOptions
-from infopt.cli_options import OutputOptions, ScenarioOptions, takes
+from infopt.cli_options import OutputOptions, ScenarioOptions, takes, without_options
 from infopt.errors import InfoptError
 
 if TYPE_CHECKING:
@@ -131,25 +131,12 @@ def _from_file(
     said = options_of(str(path), name, Policy(), overrides)
     typed = {word.partition("=")[0] for word in words}
     new = {option: value for option, value in said.items() if option not in typed or option in ("--model", "--hw")}
-    kept_words = _without(words, {"--deployment", "--named", "--model", "-m", "--hw"} & typed)
+    kept_words = without_options(words, {"--deployment", "--named", "--model", "-m", "--hw"} & typed)
     return (
         _filled(scenario, new),
         _filled(load, new),
         [*kept_words, *(word for pair in new.items() for word in pair if word)],
     )
-
-
-def _without(words: list[str], left_out: set[str]) -> list[str]:
-    """The words without some options and their values."""
-    rest: list[str] = []
-    skip = False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if skip or name in left_out:
-            skip = not skip and name in left_out and not equals
-            continue
-        rest.append(word)
-    return rest
 
 
 def _filled(family: Any, said: dict[str, str]) -> Any:

@@ -81,6 +81,19 @@ def calibration_notes(choices: Iterable["HardwareChoice"]) -> list[str]:
     return [note for choice in choices for note in choice.accelerator.calibration_notes]
 
 
+def without_options(words: list[str], left_out: set[str]) -> list[str]:
+    """The words without some options and their values."""
+    rest: list[str] = []
+    skip = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if skip or name in left_out:
+            skip = not skip and name in left_out and not equals
+            continue
+        rest.append(word)
+    return rest
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioOptions:
     """What is served, on what, how placed, under which load."""

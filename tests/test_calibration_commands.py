@@ -72,6 +72,20 @@ def test_plan_without_hardware_calibrates_what_was_measured(capsys: pytest.Captu
     assert NOTE in err
 
 
+def test_the_next_command_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, record: Path
+) -> None:
+    """The best hardware is not what was measured: the command to look closer leaves the record out."""
+    for flag in (("--calibration", str(record)), (f"--calibration={record}",)):
+        words = ("plan", "--model", "8b", "--ctx", "8k", *flag)
+        monkeypatch.setattr("sys.argv", ["infopt", *words])
+        page, _ = ran(capsys, *words)
+        shown = page.rpartition("  next")[2].split("infopt ")[1].split()
+        assert "--calibration" not in " ".join(shown)
+        assert shown[:4] == ["plan", "--model", "8b", "--ctx"]
+        ran(capsys, *shown)
+
+
 def test_comparison_and_ladder_say_it(capsys: pytest.CaptureFixture[str], record: Path) -> None:
     both = ("--hw h200", f"--hw h200 --calibration {record}")
     found, err = ran(capsys, "plan", "--model", "8b", "--isl", "1k", "--osl", "256", "--compare", *both, "--json")
