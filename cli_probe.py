@@ -12,7 +12,7 @@ import typer
 
 from infopt.cli import GOOD, INTERRUPTED, UNDETERMINED, app, emit, tell
 from infopt.cli_options import OutputOptions, length, number, takes
-from infopt.errors import InfoptError
+from infopt.errors import InfoptError, UndeterminedError
 from infopt.units import parse_count, parse_tokens
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from infopt.profiles.geometry import ModelProfile
 
 PROBE_STATUSES = (
-    "Exit status: 0 measured, 2 wrong usage or nothing could be measured, 4 a figure is contended or a probe could not "
-    "measure, 130 interrupted (finished parts are kept)."
+    "Exit status: 0 measured, 2 wrong usage or a device that refuses, 4 a figure is contended or something could not be "
+    "measured, 130 interrupted (finished parts are kept)."
 )
 COMPARE_STATUSES = "Exit status: 0 no drift, 1 drift, 2 wrong usage or unreadable input, 4 nothing to compare."
 probe = typer.Typer(help="Measure this machine and write a calibration record.", rich_markup_mode=None)
@@ -343,7 +343,7 @@ def finish(outcome: "Outcome", options: ProbeOptions, output: OutputOptions) -> 
             tell(["interrupted before anything was measured; nothing was written"])
             raise typer.Exit(INTERRUPTED)
         if outcome.notes or outcome.errors:
-            raise InfoptError(f"nothing was measured: {'; '.join((*outcome.notes, *outcome.errors))}")
+            raise UndeterminedError(f"nothing was measured: {'; '.join((*outcome.errors, *outcome.notes))}")
         raise typer.Exit(GOOD)  # a rank that another rank speaks for
     emit(render_probe(outcome.record, output.form))
     tell([f"written to {outcome.path}; use it with --calibration {outcome.path if options.out else 'auto'}"])
