@@ -148,9 +148,10 @@ def _applied(choice: HardwareChoice, found: Found) -> Accelerator:
     steps = tuple(step for step in record.steps if not step.contended)
     read = _best(m for m in figures if m.probe == "bandwidth" and m.unit == "bytes/s" and is_read(m.name))
     if read is None and not device.bandwidth_bytes_per_s:
+        why = "all its reads are contended" if any(is_read(m.name) for m in record.measurements) else "it has no read"
         raise InfoptError(
-            f"--calibration {found.path}: it has no usable read, and {device.name} is not in the catalogue: "
-            "infopt probe bandwidth"
+            f"--calibration {found.path}: {why}, and no bandwidth of {device.name} is known otherwise; "
+            "measure it when nothing else runs: infopt probe bandwidth"
         )
     new = _with_rates(device, found.path, figures)
     if read is not None:

@@ -13,17 +13,15 @@ from typing import Any, Literal
 from infopt.frozen import dataclass
 from infopt.ledgers.arrays import larger, unmeasured
 from infopt.ledgers.bandwidth import BandwidthLedger
-from infopt.ledgers.device_steps import device_constants
 from infopt.ledgers.memory import MemoryLedger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.ledgers.traffic import traffic
+from infopt.profiles.engines import PROBE_ENGINE
 from infopt.profiles.step_constants import Band, StepConstants, step_constants
 from infopt.units import format_bytes
 
-# What `probe latency` runs: its steps stand in for an engine that was not measured on the device.
-PROBE_ENGINE = "torch"
 SAME = 0.02  # of the weights of two models that count as one size
 Bound = Literal["weights", "kv", "compute", "link", "overhead", "prefill"]
 # Which of the bounds a term of the step belongs to.
@@ -118,10 +116,10 @@ def clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEst
 
 def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:
     """The same where only steps are asked for, not first tokens."""
-    own = None if calibrated else device_constants(s)
+    own = None if calibrated else _constants_of_device(s)
     constants = calibrated or (own if isinstance(own, StepConstants) else _constants_of_class(s))
     if constants is None or constants.most_sequences == 0:
-        own = own or device_constants(s, PROBE_ENGINE)
+        own = own or _constants_of_device(s, PROBE_ENGINE)
         constants = own if isinstance(own, StepConstants) else None
     if constants is None:
         if isinstance(own, str):
@@ -137,6 +135,15 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
         remedy = "; `infopt probe compute` measures it" if s.accelerator.calibration else ""
         return NoEstimate(f"the dense peak of {s.accelerator.id} is not known{remedy}")
     return Clock(constants, shape)
+
+
+def _constants_of_device(s: Scenario, engine: str | None = None) -> StepConstants | str | None:
+    """Constants from steps measured on the device itself, of the scenario's engine or of one that stands in for it."""
+    if not s.accelerator.measured_steps:
+        return None
+    from infopt.ledgers.device_steps import device_constants  # most plans have no calibration
+
+    return device_constants(s, engine)
 
 
 def _constants_of_class(s: Scenario) -> StepConstants | None:

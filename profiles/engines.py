@@ -13,7 +13,8 @@ from infopt.errors import InfoptError, unknown_name
 from infopt.records import Record, load_record, names_in, read_yaml
 
 ENGINES = Path(__file__).parent / "data" / "engines"
-# The decoder of `infopt probe`: planned like an engine, so that what was measured can be met; it serves nobody.
+# The decoder of `infopt probe`: planned like an engine, so that what was measured can be met; it serves nobody. Its
+# steps stand in for an engine that was not measured on a device.
 PROBE_ENGINE = "torch"
 
 Budget = Literal["share_of_total", "static_share", "share_after_load", "exact"]

@@ -308,7 +308,11 @@ class TestThisMachine:
     def test_needs_a_read_where_the_catalogue_has_none(self, tmp_path: Path) -> None:
         cpu = self.record()
         path = written(tmp_path / "cpu.yaml", cpu.model_copy(update={"measurements": cpu.measurements[1:]}))
-        with pytest.raises(InfoptError, match="no usable read, and Some CPU 17 is not in the catalogue"):
+        with pytest.raises(InfoptError, match="it has no read, and no bandwidth of Some CPU 17 is known"):
+            resolve_calibrated("cpu", str(path))
+        busy = [m.model_copy(update={"contended": True}) for m in cpu.measurements]
+        path = written(tmp_path / "cpu.yaml", cpu.model_copy(update={"measurements": busy}))
+        with pytest.raises(InfoptError, match=r"all its reads are contended, .*infopt probe bandwidth"):
             resolve_calibrated("cpu", str(path))
 
     def test_is_the_catalogues_where_it_is_listed(self, monkeypatch: pytest.MonkeyPatch, own_folder: Path) -> None:

@@ -72,6 +72,8 @@ def test_plan_json_loads_only_the_parts_it_names(tmp_path: Path) -> None:
     ours = {module for module in modules if module.startswith("infopt.")}
     assert not {module for module in ours if module.startswith(("infopt.reports.table", "infopt.reports.markdown"))}
     assert not {module for module in ours if module.startswith(("infopt.studies.reproduce", "infopt.studies.validate"))}
+    # Without --calibration nothing that was measured on a device is read.
+    assert not {module for module in ours if "calibrat" in module or module == "infopt.ledgers.device_steps"}
 
 
 def test_records_on_the_way_of_plan_are_cheap_to_define(tmp_path: Path) -> None:
