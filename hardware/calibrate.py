@@ -144,8 +144,8 @@ def _latest(found: Sequence[Found]) -> Found:
 def _applied(choice: HardwareChoice, found: Found) -> Accelerator:
     """The device with every figure of the record that is of use, and notes that say so."""
     device, record = choice.accelerator, found.record
-    figures = [m for m in record.measurements if not m.contended]
-    steps = tuple(step for step in record.steps if not step.contended)
+    figures = [m for m in record.measurements if not m.contended and m.value > 0]
+    steps = tuple(step for step in record.steps if not step.contended and step.median_s > 0)
     read = _best(m for m in figures if m.probe == "bandwidth" and m.unit == "bytes/s" and is_read(m.name))
     if read is None and not device.bandwidth_bytes_per_s:
         why = "all its reads are contended" if any(is_read(m.name) for m in record.measurements) else "it has no read"

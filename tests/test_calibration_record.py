@@ -74,6 +74,23 @@ def test_figures_are_numbers(value: float) -> None:
         calibration_text(calibration(measurement(value=value, p10=1.0, p90=1.0)))
 
 
+@pytest.mark.parametrize("word", [".nan", ".inf", "-.inf"])
+def test_a_figure_that_is_no_number_is_refused(tmp_path: Path, word: str) -> None:
+    path = written(tmp_path / "h200.yaml", FULL)
+    lines = path.read_text(encoding="utf-8").replace("value: 4200000000000.0", f"value: {word}")
+    path.write_text(lines, encoding="utf-8")
+    assert word in lines
+    with pytest.raises(InfoptError, match="checksum does not match"):
+        load_calibration(path)
+
+
+def test_a_record_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "h200.yaml", FULL)
+    path.write_text(path.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
+    with pytest.raises(InfoptError, match="checksum does not match"):
+        load_calibration(path)
+
+
 def test_an_edited_figure_is_named_as_such(tmp_path: Path) -> None:
     path = written(tmp_path / "h200.yaml", FULL)
     path.write_text(path.read_text(encoding="utf-8").replace("NVIDIA H200", "NVIDIA H100"), encoding="utf-8")

@@ -168,6 +168,7 @@ def test_contended_figures_are_left_out_and_named(tmp_path: Path) -> None:
     [
         calibration(measurement(contended=True)),
         calibration(acceptance()),
+        calibration(measurement(value=0.0)),
         calibration(measurement("h2d", 5e10, probe="transfer", conditions={"memory": "pageable"})),
     ],
 )
