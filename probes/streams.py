@@ -6,7 +6,7 @@
     triad  a + s b into c                                                              3 x
 
 Which read of a CPU comes nearest to a compiled loop depends on the processor: on Zen 4 dot was 94 to 106 % of it and
-matrix times vector 70 %, on Zen 3 they are 85 to 95 % and 102 %. So both are measured, and the best counts.
+matrix times vector 70 %, on Zen 3 they are 85 to 95 % and 96 to 104 %. So both are measured, and the best counts.
 
 On a CPU one sample is one piece, short enough (a millisecond) that samples which the kernel interrupted can be set
 aside, and operations are at different places of the arrays, so that none finds in the cache what another left there. On
