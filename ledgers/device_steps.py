@@ -38,7 +38,7 @@ SIZE_RATIO = 1.2  # of the weights of two models for them to be two sizes
 SAME_RATIO = 1.02  # of two models that are the same size
 MOST_DOUBLINGS = 12  # of the batch, with a band each
 CURVE_SHARE = 0.5  # of h for each doubling to the nearest model with a curve
-# Times as long as a byte of weights that a cached one may take where that was not solved: 1.7 to 3.6 on the CPU of
+# Times as long as a byte of weights that a cached one may take where that was not solved: 3 in the median on the CPU of
 # bench/calibrated_ledger.py; short contexts of GPUs reach as little of their bandwidth (H200: 0.38 of it at 8k tokens).
 KV_DOUBT = 4.0
 
