@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from infopt.profiles.geometry import ModelProfile
 
 PROBE_STATUSES = (
-    "Exit status: 0 measured, 2 wrong usage or a device that refuses, 4 a figure is contended or something could not be "
-    "measured, 130 interrupted (finished parts are kept)."
+    "Exit status: 0 measured, 2 wrong usage or a device that refuses, 4 a figure is contended or something could not "
+    "be measured, 130 interrupted (finished parts are kept)."
 )
 COMPARE_STATUSES = "Exit status: 0 no drift, 1 drift, 2 wrong usage or unreadable input, 4 nothing to compare."
 probe = typer.Typer(help="Measure this machine and write a calibration record.", rich_markup_mode=None)
