@@ -10,6 +10,8 @@ from calibrations import acceptance, calibration, device, measurement, product, 
 
 from infopt.cli import run
 from infopt.errors import InfoptError
+from infopt.gate.case import _labelled as labelled
+from infopt.gate.readers.pods import _is_device as is_device
 from infopt.hardware import detect, host
 from infopt.hardware.calibration import Calibration, State
 from infopt.profiles.engine_flags import engine_flags
@@ -168,6 +170,18 @@ def test_gate(capsys: pytest.CaptureFixture[str], record: Path, tmp_path: Path) 
     assert NOTE in ran(capsys, *asked, "h200")[0]
     assert "it is of NVIDIA H200" in ran(capsys, *asked, "h100")[0]
     assert "cannot be read" in ran(capsys, "gate", str(compose), "--calibration", "no.yaml", status=2)[1]
+
+
+@pytest.mark.parametrize("label", ["auto", "cpu", "CPU"])
+def test_a_label_of_a_file_is_not_the_machine_the_gate_runs_on(
+    monkeypatch: pytest.MonkeyPatch, record: Path, label: str
+) -> None:
+    """`--hw cpu` and `auto` mean this machine; a node label of that name means the machine it is on."""
+    monkeypatch.setattr(host, "processor_name", lambda: "AMD EPYC 9654 96-Core Processor")
+    monkeypatch.setattr(detect, "PROBES", (lambda: [detect.Found("NVIDIA H200", None, "NVML")],))
+    assert not is_device(label)
+    assert labelled(label) is None
+    assert labelled("h200") is not None
 
 
 @pytest.mark.parametrize("command", ["plan", "boundary", "checklist", "sweep"])
