@@ -32,7 +32,7 @@ from infopt.probes.setting import Setting, scoped
 LONGEST_TOKENS = 4096  # of a prompt and its answer: more is another memory problem, not another acceptance
 MOST_DRAFTED = 16
 ROUNDS = 3
-QUICK_SAMPLING = Sampling(width=0.1, fewest=7, budget_s=2.0)
+QUICK_SAMPLING = Sampling(width=0.1, fewest=6, budget_s=2.0, warm_ups=1)
 FULL_SAMPLING = Sampling(width=0.05, fewest=9, budget_s=8.0)
 
 
