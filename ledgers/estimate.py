@@ -2,9 +2,9 @@
 
     output_tokens_per_s = B OSL / (TTFT + OSL TPOT)
 Intervals are the 5th to 95th percentile of measured over predicted with the model left out of the fit. No estimate lies
-below the floor. Steps measured on the device itself come before the constants of its class; those of the probe's own
-decoder stand in where the class has none. Where nothing was measured on the engine, the memory class or the kind of
-model, or where more sequences are asked for than fit, there is no estimate but a reason.
+below the floor. Steps measured on the device itself come before the constants of its class. Where nothing was measured
+on the engine, the memory class or the kind of model, or where more sequences are asked for than fit, there is no
+estimate but a reason.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.ledgers.traffic import traffic
-from infopt.profiles.engines import PROBE_ENGINE
 from infopt.profiles.step_constants import Band, StepConstants, step_constants
 from infopt.units import format_bytes
 
@@ -119,13 +118,7 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
     own = None if calibrated else _constants_of_device(s)
     constants = calibrated or (own if isinstance(own, StepConstants) else _constants_of_class(s))
     if constants is None or constants.most_sequences == 0:
-        own = own or _constants_of_device(s, PROBE_ENGINE)
-        constants = own if isinstance(own, StepConstants) else None
-    if constants is None:
-        if isinstance(own, str):
-            return NoEstimate(own)
-        where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
-        return NoEstimate(f"no measurements of {where} are in the step-time data; the floors hold")
+        return NoEstimate(own if isinstance(own, str) else _not_measured(s))
     formats = constants.measured_formats(s.accelerator.cuda_capability)
     if formats is not None and s.weight_format not in formats:
         where = f"{s.engine.engine} on {s.accelerator.name or s.accelerator.id}"
@@ -137,13 +130,25 @@ def step_clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | 
     return Clock(constants, shape)
 
 
-def _constants_of_device(s: Scenario, engine: str | None = None) -> StepConstants | str | None:
-    """Constants from steps measured on the device itself, of the scenario's engine or of one that stands in for it."""
+def _not_measured(s: Scenario) -> str:
+    """Steps of another engine do not stand in: it runs other kernels."""
+    reason = (
+        f"no measurements of {s.engine.engine} on {s.accelerator.name or s.accelerator.id} are in the step-time data"
+    )
+    others = sorted({step.engine for step in s.accelerator.measured_steps})
+    remedy = (
+        f"the calibration has steps of {', '.join(others)}: --engine {others[0]} plans with them; " if others else ""
+    )
+    return f"{reason}; {remedy}the floors hold"
+
+
+def _constants_of_device(s: Scenario) -> StepConstants | str | None:
+    """Constants from steps measured on the device itself."""
     if not s.accelerator.measured_steps:
         return None
     from infopt.ledgers.device_steps import device_constants  # most plans have no calibration
 
-    return device_constants(s, engine)
+    return device_constants(s)
 
 
 def _constants_of_class(s: Scenario) -> StepConstants | None:
@@ -203,8 +208,6 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
 def extrapolations(s: Scenario, constants: StepConstants) -> Iterator[str]:
     """Where a scenario is above the most that was measured, or below half of the least."""
     measured = constants.measured
-    if s.engine.engine not in constants.engines and constants.of_device:
-        yield f"engine {s.engine.engine}, measured {', '.join(constants.engines)}"
     if measured.weight_bytes is not None:
         least, most = measured.weight_bytes
         asked = sum(float(stage.weight_bytes(1)) for stage in traffic(s))

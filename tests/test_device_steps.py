@@ -264,16 +264,14 @@ def test_what_was_not_measured_is_said():
     assert isinstance(device_constants(scenario(SMALL, on(step(SMALL, cost=cost)))).kernel_s, float)
 
 
-def test_the_probes_own_decoder_stands_in_and_is_named():
+def test_steps_of_another_engine_do_not_stand_in_and_the_reason_names_theirs():
     cost = (8e-6, 1e-12, 1e-12, flat)
     own = [step(p, cost=cost, engine="torch", engine_version="2.0", eager=True) for p in (SMALL, LARGE)]
     s = scenario(MIDDLE, on(*own, memory_class="ddr", processor=True), context_tokens=256)
-    known = step_clock(s)
-    assert known.constants.engines == ["torch"]
-    prompt = step(LARGE, tokens=256, context=0, seconds=0.1, engine="torch", eager=True)
-    s = scenario(MIDDLE, on(*own, prompt, memory_class="ddr", processor=True), context_tokens=256)
     result = estimate(s, memory_ledger(s), bandwidth_ledger(s))
-    assert any("vllm, measured torch" in text for text in result.extrapolated)
+    assert isinstance(result, NoEstimate)
+    assert "no measurements of vllm" in result.reason
+    assert "--engine torch" in result.reason
 
 
 def test_constants_of_a_class_stay_for_a_device_of_which_nothing_was_measured():
