@@ -165,8 +165,11 @@ def test_the_prediction_mixes_the_lengths_that_were_drafted() -> None:
 
 
 def test_contended_pieces_are_named_so() -> None:
-    assert Costs({0: timing(1.0)}, {("x", 1): timing(1.0, contended=True)}).contended
-    assert not Costs({0: timing(1.0)}, {}).contended
+    costs = Costs({0: timing(1.0)}, {("x", 1): timing(1.0, contended=True), ("ngram", 0): timing(1e-6, contended=True)})
+    assert costs.contended("x")
+    assert not costs.contended("y")
+    assert not costs.contended("ngram")
+    assert Costs({0: timing(1.0, contended=True)}, {}).contended("y")
 
 
 def pair(text: int, round_: int, plain_s: float, drafted_s: float, tokens: int = 10, ours: float = 1.0) -> Pair:

@@ -35,10 +35,10 @@ class Costs:
     def step_s(self) -> float:
         return self.verify[0].median_s
 
-    @property
-    def contended(self) -> bool:
-        """Whether any of them is not to be trusted."""
-        return any(timing.contended for timing in (*self.verify.values(), *self.passes.values()))
+    def contended(self, draft: str) -> bool:
+        """Whether a time that a draft's prediction rests on is not to be trusted; a lookup's microseconds are not one."""
+        passes = [timing for (name, unread), timing in self.passes.items() if name == draft and unread]
+        return any(timing.contended for timing in (*self.verify.values(), *passes))
 
 
 @dataclass(frozen=True, slots=True)

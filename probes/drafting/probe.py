@@ -197,7 +197,7 @@ class Subject:
             speedup_measured=speedup(pairs),
             speedup_predicted=predicted.speedup_predicted,
             speedup_printed=predicted.speedup_printed,
-            contended=costs.contended or contended(self.setting.runtime.kind, pairs),
+            contended=costs.contended(draft) or contended(self.setting.runtime.kind, pairs),
             taken=now(),
             source=f"{case.source}: {len(case.prompts)} texts, {case.rounds} rounds, {self.model.format}",
         )
