@@ -36,7 +36,7 @@ class Costs:
         return self.verify[0].median_s
 
     def contended(self, draft: str) -> bool:
-        """Whether a time that a draft's prediction rests on is not to be trusted; a lookup's microseconds are not one."""
+        """Whether a time that a draft's prediction rests on is untrustworthy; a lookup's microseconds do not."""
         passes = [timing for (name, unread), timing in self.passes.items() if name == draft and unread]
         return any(timing.contended for timing in (*self.verify.values(), *passes))
 
