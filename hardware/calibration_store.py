@@ -67,9 +67,9 @@ def merged(old: Calibration, new: Calibration) -> Calibration:
     """`new` with the figures of `old` that it did not measure anew."""
     return new.model_copy(
         update={
-            "measurements": _newest(old.measurements, new.measurements),
-            "steps": _newest(old.steps, new.steps),
-            "acceptance": _newest(old.acceptance, new.acceptance),
+            "measurements": newest(old.measurements, new.measurements),
+            "steps": newest(old.steps, new.steps),
+            "acceptance": newest(old.acceptance, new.acceptance),
         }
     )
 
@@ -88,8 +88,8 @@ def key(figure: Measurement | Step | Acceptance) -> tuple[Any, ...]:
     return tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in values)
 
 
-def _newest(old: Sequence[F], new: Sequence[F]) -> list[F]:
-    """All figures, the later of those with one key: a run may measure the same thing twice."""
+def newest(old: Sequence[F], new: Sequence[F]) -> list[F]:
+    """All figures, the later of those with one key."""
     kept = {key(figure): figure for figure in old}
     kept |= {key(figure): figure for figure in new}
     return list(kept.values())

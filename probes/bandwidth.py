@@ -98,7 +98,10 @@ def doubts(runtime: Runtime, figures: Sequence[Measurement]) -> tuple[str, ...]:
 
 
 def steady(setting: Setting, memory: Sequence[Measurement], products: Findings) -> Findings:
-    """What was measured since memory was: all contended where a CPU now reads it faster or slower than then."""
+    """The products; where a CPU now reads memory faster or slower than before, all of them and memory are contended.
+
+    What was said of memory before is then said again, and replaces it in the record.
+    """
     if setting.runtime.kind == "cuda":
         return products
     size_bytes = memory[0].conditions["size_bytes"]
@@ -112,5 +115,5 @@ def steady(setting: Setting, memory: Sequence[Measurement], products: Findings) 
         f"bandwidth: {kernel} read {format_bytes_per_s(then[kernel])}, then {format_bytes_per_s(now[kernel])} a moment "
         "later: others use this memory, take these figures as contended"
     )
-    figures = (figure.model_copy(update={"contended": True}) for figure in products.measurements)
+    figures = (figure.model_copy(update={"contended": True}) for figure in (*memory, *products.measurements))
     return Findings(tuple(figures), notes=(*products.notes, note))

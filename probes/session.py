@@ -8,7 +8,7 @@ from infopt import __version__
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.calibration import METHOD, Calibration, Measurement, State
-from infopt.hardware.calibration_store import check_target, default_path, device_lock, save
+from infopt.hardware.calibration_store import check_target, default_path, device_lock, newest, save
 from infopt.probes.findings import Findings, Part, now
 from infopt.probes.setting import Setting
 from infopt.probes.state import HELD_BACK, Watch, busy, identify, software
@@ -126,7 +126,7 @@ def _record(setting: Setting, state: State, taken: Run) -> Calibration:
         device=identify(setting.runtime),
         state=state,
         software=software(setting.runtime),
-        measurements=[_trusted(m, state) for part in taken.parts for m in part.measurements],
+        measurements=newest([], [_trusted(m, state) for part in taken.parts for m in part.measurements]),
         steps=[s for part in taken.parts for s in part.steps],
         acceptance=[a for part in taken.parts for a in part.acceptance],
     )

@@ -164,15 +164,16 @@ def _acceptance(a: Acceptance) -> list[str]:
     ]
 
 
-PAYS_MARGIN = 0.05  # a speedup closer to 1 than this is neither a gain nor a loss: paired runs differ by as much
+PAYS_MARGIN = 0.05  # a speedup closer to 1 than this is no gain and no loss: paired runs differ by as much
 
 
 def pays(a: Acceptance) -> str:
-    """Whether the draft pays here, by the wall clock; empty where only acceptance is known."""
+    """Whether the draft pays; unclear where clock and prediction do not agree, empty where only acceptance is known."""
+    known = [speedup for speedup in (a.speedup_measured, a.speedup_predicted) if speedup is not None]
     if a.speedup_measured is None:
         return ""
-    if abs(a.speedup_measured - 1) < PAYS_MARGIN:
-        return "even"
+    if abs(a.speedup_measured - 1) < PAYS_MARGIN or len({speedup > 1 for speedup in known}) > 1:
+        return "unclear"
     return "pays" if a.speedup_measured > 1 else "does not"
 
 

@@ -6,11 +6,17 @@ Stale pages are refreshed by `python tools/docs_formulas.py` and `python tools/d
 import importlib.util
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+import calibrations
 import pytest
 
+from infopt import cli_probe
+from infopt.cli import run
+from infopt.hardware.host import host_memory_bytes, processor_name
+from infopt.probes.session import Job, Outcome
 from infopt.studies.claim_figures import FIGURES
 from infopt.studies.reproduce import reproduce
 
@@ -83,11 +89,50 @@ def test_console_blocks_have_one_command_each() -> None:
             assert block.count("\n$ ") == 0, path.name
 
 
-@pytest.mark.parametrize("arguments", shown_commands())
+def measures(arguments: str) -> bool:
+    """Whether a command needs the reader's machine, for minutes: tests/test_cli_probe.py runs such commands."""
+    return arguments.startswith("probe") or "--calibration" in arguments
+
+
+@pytest.mark.parametrize("arguments", [one for one in shown_commands() if not measures(one)])
 def test_shown_commands_run(arguments: str) -> None:
     status, output = TABLES.run(arguments)
     assert status == 0, output
     assert output
+
+
+@pytest.mark.parametrize("arguments", [one for one in shown_commands() if one.startswith("probe")])
+def test_shown_probes_are_understood(arguments: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Options and names are right; what would be measured is not."""
+    begun = []
+
+    def nothing(options: cli_probe.ProbeOptions, jobs: Callable[[], Sequence[Job]]) -> Outcome:
+        begun.extend(job.name for job in jobs())
+        return Outcome(None, tmp_path / "here.yaml", (), (), interrupted=False)
+
+    monkeypatch.setattr(cli_probe, "measured", nothing)
+    assert run(shlex.split(arguments)) == 0
+    assert begun
+
+
+@pytest.mark.parametrize("arguments", [one for one in shown_commands() if "--calibration auto" in one])
+def test_shown_plans_take_the_record_of_this_machine(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INFOPT_DATA", str(tmp_path))
+    monkeypatch.setattr("infopt.hardware.detect.PROBES", ())  # no accelerator: the processor is meant
+    here = calibrations.device(
+        kind="cpu",
+        name=processor_name(),
+        accelerator=None,
+        memory_bytes=host_memory_bytes()[1],
+        compute_capability=None,
+    )
+    record = calibrations.calibration(calibrations.measurement(value=2e10), device=here)
+    calibrations.written(tmp_path / "calibrations" / "here.yaml", record)
+    run(shlex.split(arguments))
+    printed = capsys.readouterr()
+    assert "here.yaml" in printed.out, printed.err
 
 
 def test_first_commands_of_the_readme_are_make_plan_and_make_test() -> None:

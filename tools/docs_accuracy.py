@@ -1,4 +1,4 @@
-"""Refresh the tables of docs/accuracy.md from `validate` on the bundled measurements.
+"""Refresh the tables of docs/accuracy.md from `validate` on the bundled measurements, and from kept steps of a device.
 
     python tools/docs_accuracy.py [--check]
 
@@ -9,19 +9,25 @@ import sys
 from pathlib import Path
 
 from infopt.reports.validate_report import markdown_table
+from infopt.studies.step_evidence import markdown, read_evidence, rows
 from infopt.studies.validate import SPEED_GROUPS, Validation, validate
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "accuracy.md"
-TABLES = ("table", "speed")
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "accuracy.md"
+EVIDENCE = ROOT / "tests" / "data" / "calibrated_ledger.json"
 
 
 def refreshed(page: str) -> str:
     """The page with its tables computed anew."""
     result = validate()
-    for name in TABLES:
+    tables = {
+        "table": _lines(result, speed=False),
+        "speed": _lines(result, speed=True),
+        "calibrated": markdown(rows(read_evidence(EVIDENCE).runs)),
+    }
+    for name, lines in tables.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, rest = page.split(begin)
-        lines = _lines(result, speed=name == "speed")
         page = "\n".join([before + begin, *lines, end + rest.split(end)[1]])
     return page
 
