@@ -3,7 +3,6 @@
 import errno
 import multiprocessing
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def runtime() -> Runtime:
     return open_runtime("cpu", 1)
 
 
-@pytest.fixture()
+@pytest.fixture
 def setting(runtime: Runtime) -> Setting:
     return Setting(runtime, quick=True)
 
@@ -249,8 +248,8 @@ def test_a_record_has_a_place_for_each_number_of_threads(setting: Setting) -> No
     assert one.parent == two.parent == calibration_store.calibration_folder()
 
 
-@pytest.fixture()
-def gpu(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> Iterator[Setting]:
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> Setting:
     """A session that believes it is on a GPU that others use."""
     device = identify(runtime)
     monkeypatch.setattr(session, "identify", lambda _: device)
@@ -265,7 +264,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> Iterator[Setting]:
             pass
 
     monkeypatch.setattr(session, "Watch", lambda _: session_watch(runtime))
-    yield Setting(Fake())  # type: ignore[arg-type]
+    return Setting(Fake())  # type: ignore[arg-type]
 
 
 def session_watch(runtime: Runtime) -> Any:
@@ -277,7 +276,7 @@ def session_watch(runtime: Runtime) -> Any:
 def test_a_busy_gpu_is_refused_unless_forced(gpu: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "software", lambda _: {})
     out = tmp_path / "here.yaml"
-    with pytest.raises(InfoptError, match="NVIDIA H100 is busy: process 4242 computes on it; .*--force"):
+    with pytest.raises(InfoptError, match=r"NVIDIA H100 is busy: process 4242 computes on it; .*--force"):
         run(gpu, [parts("read")], out)
     assert not out.exists()
     forced = Setting(gpu.runtime, force=True)

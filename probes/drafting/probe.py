@@ -33,7 +33,7 @@ LONGEST_TOKENS = 4096  # of a prompt and its answer: more is another memory prob
 MOST_DRAFTED = 16
 ROUNDS = 3
 QUICK_SAMPLING = Sampling(width=0.1, fewest=6, budget_s=2.0, warm_ups=1)
-FULL_SAMPLING = Sampling(width=0.05, fewest=9, budget_s=8.0)
+FULL_SAMPLING = Sampling(width=0.1, fewest=9, budget_s=15.0)
 
 
 @dataclass(frozen=True, slots=True)
