@@ -92,4 +92,4 @@ def endpoint_job(url: str, prompts: Path | None, output_tokens: int | None, temp
         tokens = output_tokens or (QUICK_OUTPUT_TOKENS if setting.quick else OUTPUT_TOKENS)
         yield from endpoint(setting.tell, url, prompts, tokens, temperature)
 
-    return Job("endpoint", begin)
+    return Job("endpoint", begin, elsewhere=True)

@@ -18,12 +18,14 @@ from infopt.probes.state import HELD_BACK, Watch, busy, identify, software
 class Job:
     """One probe of a run: its name, and what begins it.
 
-    follows  it is one rank of several on this machine that run it together, and another one holds the device's lock
+    follows    it is one rank of several on this machine that run it together, and another one holds the device's lock
+    elsewhere  what it asks is a server's: it takes no time on the device, which may be that server's and in use
     """
 
     name: str
     begin: Callable[[Setting], Part]
     follows: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,13 @@ def run(setting: Setting, jobs: Sequence[Job], out: Path | None = None, save_par
     path = out if out is not None else default_path(device)
     if save_parts:
         check_target(path, device)
-    reason = busy(setting.runtime)
+    elsewhere = all(job.elsewhere for job in jobs)
+    reason = None if elsewhere else busy(setting.runtime)
     if reason and setting.runtime.kind == "cuda" and not setting.force:
         raise InfoptError(f"{setting.runtime.name} is busy: {reason}; wait, or measure it all the same with --force")
     taken = Run()
-    followed = all(job.follows for job in jobs)
-    with nullcontext() if followed else device_lock(device), Watch(setting.runtime) as watch:
+    unlocked = elsewhere or all(job.follows for job in jobs)
+    with nullcontext() if unlocked else device_lock(device), Watch(setting.runtime) as watch:
         taken.take(setting, jobs)
     notes = tuple(dict.fromkeys(note for part in taken.parts for note in part.notes))
     state = watch.state()

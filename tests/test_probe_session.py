@@ -3,6 +3,8 @@
 import errno
 import multiprocessing
 import os
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,12 @@ from infopt.probes.setting import Setting
 from infopt.probes.state import identify
 
 pytestmark = pytest.mark.xdist_group("torch")
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place of their own for locks: somebody may be measuring this machine."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +204,21 @@ def test_two_probes_do_not_measure_one_device(setting: Setting, tmp_path: Path) 
         pytest.raises(InfoptError, match=f"another infopt probe \\(process {os.getpid()}\\)"),
     ):
         run(setting, [parts("read")], tmp_path / "here.yaml")
+
+
+def test_a_server_is_asked_while_its_device_is_in_use(
+    gpu: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`probe draft --endpoint` most often runs beside the server, on whose GPU another process computes."""
+    monkeypatch.setattr(session, "software", lambda _: {})
+    asked = replace(parts("read"), elsewhere=True)
+    with device_lock(session.identify(gpu.runtime)):
+        assert run(gpu, [asked], tmp_path / "here.yaml").record is not None
+        with pytest.raises(InfoptError, match="busy"):
+            run(gpu, [asked, parts("copy")], tmp_path / "both.yaml")
+    from infopt.probes.jobs import endpoint_job
+
+    assert endpoint_job("http://localhost:8000", None, None, 0.0).elsewhere
 
 
 def _save_many(path: str, names: list[str], device: Device) -> None:
