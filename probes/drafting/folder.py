@@ -38,9 +38,9 @@ def folder_shape(folder: str, longest_tokens: int) -> Shape:
     if config.get("hidden_act", "silu") != "silu":
         raise InfoptError(f"{path}: hidden_act {config['hidden_act']!r}; the decoder of this probe computes silu")
     _refuse_window(config, longest_tokens, path)
-    plain = {**config, "sliding_window": None, "use_sliding_window": False, "layer_types": None}
-    # An absent key and a null one differ to the reader of configs.
-    plain = {key: value for key, value in plain.items() if value is not None}
+    # A window that is null is none; where the key is absent, Mistral's class assumes one.
+    plain = {key: value for key, value in config.items() if key != "layer_types"}
+    plain |= {"sliding_window": None, "use_sliding_window": False}
     shape = shape_of(profile_from_config(plain, id=folder_name(folder), source=path, source_kind="file"))
     theta, factors = rotary_factors(config, shape.head_dim, ROPE_THETA, path)
     return replace(
@@ -58,7 +58,7 @@ def _refuse_window(config: Mapping[str, Any], longest_tokens: int, path: str) ->
     if window is None or config.get("use_sliding_window") is False or window >= longest_tokens:
         return
     raise InfoptError(
-        f"{path}: a window of {window} tokens; the decoder sees all {longest_tokens}: give shorter prompts"
+        f"{path}: a window of {window} tokens; draft probes see all of up to {longest_tokens}, which is another model"
     )
 
 
