@@ -8,11 +8,13 @@ A verification step emits what it accepted and one token more, and so does a ste
 Decoded are all generated tokens but the first of each answer, which the prompt's own pass gives. This counts steps that
 had no draft, which 1 + accepted / drafts forgets, and needs neither the number of drafts nor their length. accepted /
 drafted is not used: it falls with the length of the draft at the same rate of acceptance. An answer that is cut at its
-end has accepted tokens it does not show; then drafts, where they are counted, are the fewest steps there were.
+end has accepted tokens it does not show, up to a draft's length: this leaves out as many steps, unless the server
+counts the steps that gave an answer tokens. Drafts, where they are counted, are the fewest steps there were.
 
 The interval takes the steps as the sample. E[k^2] = sum_i (2 i - 1) P(k >= i) for k accepted in a step, exactly, where
 positions are counted; where they are not, k is taken to be geometric (variance m (1 + m) at mean m, what a constant
-chance of acceptance without a limit gives), and no larger than m (g - m), which nothing between 0 and g exceeds.
+chance of acceptance without a limit gives), and no larger than m (g - m), which nothing between 0 and g exceeds. Where
+all of n steps did the same, another outcome has a chance below 3 / n (rule of three), and that is the interval.
 """
 
 import math
@@ -31,6 +33,7 @@ from infopt.records import Record, load_record, names_in
 FOLDER = Path(__file__).resolve().parent / "data" / "draft_counters"
 MOST_POSITIONS = 256  # no draft is longer; a label beyond is not believed
 Z = 1.96  # of a 95 % interval
+RULE_OF_THREE = 3.0  # -ln(0.05): what never happened in n trials has a chance below 3 / n at 95 % (Hanley 1983)
 
 
 class CounterNames(Record):
@@ -43,6 +46,7 @@ class CounterNames(Record):
     accepted_per_position  counter with a label `position`
     emitted                counter of tokens of steps that had a draft
     steps                  counter of all steps of verification
+    answer_steps           counter of steps that gave an answer tokens after its first, with or without a draft
     accept_length          gauge of tokens per step
     reply_part             field of an answer (or of its first choice) that holds the following
     reply_steps, reply_accepted, reply_drafted, reply_histogram  names there, whichever is found
@@ -61,6 +65,7 @@ class CounterNames(Record):
     accepted_per_position: str | None = None
     emitted: str | None = None
     steps: str | None = None
+    answer_steps: str | None = None
     accept_length: str | None = None
     reply_part: str | None = None
     reply_steps: list[str] = Field([])
@@ -107,6 +112,7 @@ class Counts:
     steps              all steps after the first token
     per_position       steps that accepted at least i + 1 tokens, by i
     accept_length      tokens per step by the server's own average
+    answer_steps       steps as outputs after the first of an answer, which a server counts that does not speculate too
     """
 
     tokens: float | None = None
@@ -117,6 +123,7 @@ class Counts:
     steps: float | None = None
     per_position: tuple[float, ...] = ()
     accept_length: float | None = None
+    answer_steps: float | None = None
 
 
 def counts_of(metrics: Metrics, names: CounterNames) -> Counts:
@@ -140,6 +147,7 @@ def counts_of(metrics: Metrics, names: CounterNames) -> Counts:
         drafted=total(names.drafted),
         drafts=drafts,
         steps=total(names.steps),
+        answer_steps=total(names.answer_steps),
         per_position=_positions(metrics, names),
         accept_length=total(names.accept_length),
     )
@@ -162,7 +170,7 @@ def difference(before: Counts, after: Counts, engine: str) -> Counts:
     Errors: InfoptError where one fell: the server was started anew.
     """
     grown: dict[str, Any] = {}
-    for name in ("tokens", "accepted", "drafted", "drafts", "steps"):
+    for name in ("tokens", "accepted", "drafted", "drafts", "steps", "answer_steps"):
         end, begin = getattr(after, name), getattr(before, name) or 0.0
         if end is not None and end < begin and name != "drafts":
             raise _restarted(engine, name, begin, end)
@@ -261,15 +269,15 @@ def estimate(counts: Counts) -> Estimate:
     steps, emitted, how = _steps(counts, decoded)
     most = _most_drafted(counts)
     mean = max(0.0, emitted / steps - 1)
-    half = Z * math.sqrt(_variance(counts.per_position, mean, steps, most) / steps)
+    low, high = _interval(counts.per_position, mean, steps, most)
     drafts = counts.drafts if counts.drafts is not None else steps if counts.steps is not None else None
     return Estimate(
         drafted=most,
         per_position=tuple(min(1.0, n / drafts) for n in counts.per_position) if drafts else (),
         share_with_draft=None if counts.drafts is None or counts.tokens is None else min(1.0, counts.drafts / steps),
         tokens_per_step=1 + mean,
-        low=max(1.0, 1 + mean - half),
-        high=1 + mean + half if most is None else min(1.0 + most, 1 + mean + half),
+        low=low,
+        high=high,
         tokens=round(emitted if counts.tokens is None else counts.tokens),
         steps=steps,
         how=how,
@@ -281,9 +289,14 @@ def _steps(counts: Counts, decoded: float | None) -> tuple[float, float, str]:
     if counts.steps and decoded is not None:
         return counts.steps, decoded, "tokens after the first / steps of verification"
     if counts.accepted is not None and decoded is not None:
-        steps = max(decoded - counts.accepted, counts.drafts or 0.0)
-        if steps > 0:
-            return steps, steps + counts.accepted, "1 + accepted / steps, steps = tokens after the first - accepted"
+        fewest = max(decoded - counts.accepted, counts.drafts or 0.0)
+        # Each answer may hide what its last draft had beyond the end; a count outside of that counts something else.
+        cut = (_most_drafted(counts) or 0) * counts.requests
+        if counts.answer_steps and fewest <= counts.answer_steps <= fewest + cut:
+            steps = counts.answer_steps
+            return steps, steps + counts.accepted, "1 + accepted / steps, steps = outputs after the first"
+        if fewest > 0:
+            return fewest, fewest + counts.accepted, "1 + accepted / steps, steps = tokens after the first - accepted"
     if counts.accepted is not None and counts.drafts:
         how = "1 + accepted / drafts: steps are not known, so those without a draft are left out"
         return counts.drafts, counts.drafts + counts.accepted, how
@@ -299,6 +312,17 @@ def _most_drafted(counts: Counts) -> int | None:
         return len(counts.per_position)
     steps = counts.drafts or counts.steps
     return math.ceil(counts.drafted / steps) if counts.drafted and steps else None
+
+
+def _interval(positions: Sequence[float], mean: float, steps: float, most: int | None) -> tuple[float, float]:
+    """Of tokens per step, 95 %."""
+    longest = math.inf if most is None else float(most)
+    variance = _variance(positions, mean, steps, most)
+    if variance > 0:
+        half = Z * math.sqrt(variance / steps)
+        return max(1.0, 1 + mean - half), 1 + min(longest, mean + half)
+    other = min(1.0, RULE_OF_THREE / steps)
+    return 1 + mean * (1 - other), 1 + mean + ((most or 1) - mean) * other
 
 
 def _variance(positions: Sequence[float], mean: float, steps: float, most: int | None) -> float:
