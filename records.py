@@ -52,13 +52,20 @@ def read_yaml(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
         _refuse_aliases(text)
         return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "nested too deeply"
-        raise InfoptError(f"{path}{where}: not readable as YAML: {problem}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InfoptError(f"{path}: cannot be read: {error}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a 13th month, a number of 5000 digits
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise InfoptError(f"{path}{where}: not readable as YAML: {_problem(error)}") from error
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong with a text, without where."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    named = getattr(error, "problem", None) or getattr(error, "reason", None)
+    return str(named or error).split(";")[0]
 
 
 def validate_record(kind: type[R], data: Any, where: str) -> R:

@@ -8,6 +8,7 @@ edited, foreign or outdated file is refused by name (docs/calibration.md).
 import hashlib
 import json
 import os
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,11 @@ SCHEMA = "infopt/calibration/1"
 # Version of how figures are taken: raised when a change makes older figures incomparable.
 METHOD = 1
 MEASURED = Path(__file__).resolve().parent / "data" / "measured"
+
+# No device comes near either end: a picosecond, 1e24 bytes or FLOP a second.
+LEAST_FIGURE, MOST_FIGURE = 1e-12, 1e24
+# What a step has at least one of.
+STEP_COUNTS = ("batch", "tokens", "tp", "kernels", "layers", "layers_run", "hidden", "weight_bytes", "flop", "median_s")
 
 Probe = Literal["bandwidth", "compute", "transfer", "links", "power", "latency", "verify", "draft"]
 Value = str | int | float | bool | None
@@ -225,8 +231,8 @@ def _checksum_of(record: Calibration) -> str | None:
 def load_calibration(path: Path) -> Calibration:
     """A record from a file.
 
-    Errors: InfoptError where it cannot be read, is not a calibration, was edited (checksum) or was taken by another
-    version of the method.
+    Errors: InfoptError where it cannot be read, is not a calibration, was edited (checksum), was taken by another
+    version of the method, or holds what no probe writes.
     """
     data = read_yaml(path)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
@@ -240,7 +246,41 @@ def load_calibration(path: Path) -> Calibration:
         raise InfoptError(
             f"{path}: the checksum does not match: it was edited or cut short; measure again: infopt probe"
         )
+    for wrong in _impossible(record):
+        raise InfoptError(f"{path}: {wrong}, which no probe writes; measure again: infopt probe")
     return record
+
+
+def _impossible(record: Calibration) -> Iterator[str]:
+    """What is in a record that nobody measured: its checksum can be computed by anyone."""
+    if record.device.memory_bytes <= 0:
+        yield f"device.memory_bytes is {record.device.memory_bytes}"
+    for group in ("measurements", "steps", "acceptance"):
+        for i, figure in enumerate(getattr(record, group)):
+            for name, value in figure:
+                numbers = value if isinstance(value, list) else [value]
+                none = 0 in numbers and isinstance(figure, Step) and name in STEP_COUNTS
+                if none or any(isinstance(n, int | float) and not _possible(n) for n in numbers):
+                    yield f"{group}.{i}.{name} is {value}"
+    if any(unicodedata.category(c) in ("Cc", "Cf", "Cs") for text in _texts(record.plain()) for c in text):
+        yield "it holds control characters"
+
+
+def _possible(number: float) -> bool:
+    return number == 0 or LEAST_FIGURE <= number <= MOST_FIGURE
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """Every text in a record, line ends and tabs taken for spaces."""
+    if isinstance(node, str):
+        yield " ".join(node.split())
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _texts(key)
+            yield from _texts(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _texts(value)
 
 
 def calibration_folder() -> Path:
@@ -260,4 +300,4 @@ def stored_calibrations() -> Iterator[Path]:
 
 
 def _age(path: Path) -> tuple[float, str]:
-    return path.stat().st_mtime, path.name
+    return path.lstat().st_mtime, path.name  # of a link itself: where it leads may be gone

@@ -46,6 +46,8 @@ def check_target(path: Path, device: Device) -> None:
     if not os.access(folder, os.W_OK):
         raise InfoptError(f"{path}: the folder {folder} cannot be written to; name another --out")
     if path.exists():
+        if not path.is_file():
+            raise InfoptError(f"{path}: is no regular file; name another --out")
         _same_device(path, load_calibration(path).device, device)
 
 

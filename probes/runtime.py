@@ -88,7 +88,7 @@ def open_runtime(device: str = "auto", threads: int | None = None) -> Runtime:
     """The device named: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:1`.
 
     `threads` of a CPU; without it as many as this process may use.
-    Errors: InfoptError where torch is absent or broken, or sees no such device.
+    Errors: InfoptError where torch is absent or broken, or sees no such device, and for more threads than processors.
     """
     torch = need_torch()
     kind, _, number = device.partition(":")
@@ -96,7 +96,12 @@ def open_runtime(device: str = "auto", threads: int | None = None) -> Runtime:
         raise InfoptError(f"--device {device}: auto, cpu, cuda or cuda:N is expected")
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind == "cpu" or (kind == "auto" and not seen):
-        count = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        count = threads or usable
+        if count > usable:
+            raise InfoptError(
+                f"--threads {count}: this process may use {usable} processors; threads that wait measure nothing"
+            )
         torch.set_num_threads(count)
         return Runtime("cpu", 0, count, torch)
     if not seen:

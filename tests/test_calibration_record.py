@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from infopt.errors import InfoptError
 from infopt.hardware.calibration import (
     Calibration,
+    State,
     calibration_folder,
     calibration_text,
     checksum,
@@ -25,8 +26,8 @@ from infopt.hardware.calibration import (
 from infopt.reports.schemas import schema_text
 
 FULL = calibration(measurement(), measurement("copy", 5.1e12, contended=True), step(), acceptance())
-FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=20)
+FINITE = st.floats(1e-12, 1e24)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Cf")), max_size=20)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -96,6 +97,40 @@ def test_an_edited_figure_is_named_as_such(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("NVIDIA H200", "NVIDIA H100"), encoding="utf-8")
     with pytest.raises(InfoptError, match="checksum does not match: it was edited or cut short"):
         load_calibration(path)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (calibration(measurement(value=-1.0, p10=1.0, p90=1.0)), "measurements.0.value is -1.0, which no probe writes"),
+        (calibration(measurement(value=1e-300)), "measurements.0.value is 1e-300, which"),
+        (calibration(measurement(value=1e300)), "measurements.0.value is 1e.300, which"),
+        (calibration(step(), step(batch=0)), "steps.1.batch is 0, which"),
+        (calibration(step(context_tokens=-4)), "steps.0.context_tokens is -4, which"),
+        (calibration(step(0.0)), "steps.0.median_s is 0.0, which"),
+        (calibration(acceptance(per_position=[0.5, -0.5])), r"per_position is \[0.5, -0.5\], which"),
+        (calibration(device=device(memory_bytes=-1)), "device.memory_bytes is -1, which"),
+        (calibration(device=device(name="H200 \x1b]0;x\x07")), "it holds control characters, which"),
+        (calibration(step(model="\u202e8b")), "it holds control characters, which"),
+    ],
+    ids=["negative", "tiny", "huge", "batch", "context", "no-time", "share", "memory", "escape", "direction"],
+)
+def test_what_nobody_measured_is_refused_whatever_its_checksum(tmp_path: Path, record: Calibration, words: str) -> None:
+    with pytest.raises(InfoptError, match=words) as caught:
+        load_calibration(written(tmp_path / "forged.yaml", record))
+    assert str(caught.value).isprintable()
+
+
+def test_lines_and_tabs_in_a_note_are_no_reason_to_refuse_a_record(tmp_path: Path) -> None:
+    record = calibration(state=State(notes=["two\nlines\tand a tab"]))
+    assert load_calibration(written(tmp_path / "h200.yaml", record)).state.notes == record.state.notes
+
+
+def test_a_link_that_leads_nowhere_hides_no_other_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INFOPT_DATA", str(tmp_path))
+    good = written(tmp_path / "calibrations" / "good.yaml", FULL)
+    (tmp_path / "calibrations" / "lost.yaml").symlink_to(tmp_path / "gone")
+    assert good in stored_calibrations()
 
 
 def test_another_method_is_refused_by_its_number(tmp_path: Path) -> None:

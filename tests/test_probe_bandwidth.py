@@ -75,7 +75,8 @@ def test_every_figure_says_what_it_moved(small: Setting) -> None:
         assert figure(memory, name, kernel).moved == times * MIB
     assert figure(memory, "triad", "torch.add").moved == 3 * MIB
     assert "fetched" in figure(memory, "copy", "torch.copy_").conditions["traffic"]
-    formats = [m.format for m in products.measurements]
+    # Where memory changed meanwhile, its figures are said again, as contended.
+    formats = [m.format for m in products.measurements if m.name == "gemv"]
     assert {"fp32", "bf16"} <= set(formats)
     # Whatever this torch lacks is said: no format is left out in silence.
     assert len(formats) + sum(" product " in note for note in products.notes) == len(cpu_products(small.runtime))
@@ -400,3 +401,8 @@ def test_the_probe_reads_as_fast_as_compiled_c(bench, runtime: Runtime, tmp_path
     assert ratio.n >= 6
     assert probe.contended or loop.contended or 0.75 < ratio.median < 1.33
     assert bench.verdict(found) in ((0, 4) if probe.contended or loop.contended else (0, 1))
+
+
+def test_the_c_loops_leave_the_process_its_smallest_numbers(bench, tmp_path: Path) -> None:
+    bench.compiled(tmp_path)
+    assert sys.float_info.min / 2 > 0

@@ -45,9 +45,12 @@ def test_a_record_reads(tmp_path: Path) -> None:
         ("- " * 100_000, "nesting"),
         ("a: 1\n---\nb: 2\n", "not readable as YAML"),
         ("a: !!python/object/apply:os.system ['true']\n", "not readable as YAML"),
-        ("a: \x00\n", "not readable as YAML"),
+        ("a: \x00\n", "control characters are not allowed"),
+        ("a: 2026-13-01\n", "month must be in 1..12"),
+        ("a: 2026-02-30 10:00:00\n", "day is out of range for month"),
+        ("a: " + 5000 * "9" + "\n", "4300 digits"),
     ],
-    ids=["bomb", "alias", "cycle", "unclosed", "flow-depth", "block-depth", "documents", "object", "control"],
+    ids="bomb alias cycle unclosed flow-depth block-depth documents object control month day digits".split(),
 )
 def test_hostile_yaml_is_one_line(tmp_path: Path, text: str, why: str) -> None:
     path = written(tmp_path, text)
