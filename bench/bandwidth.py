@@ -31,7 +31,7 @@ from infopt.units import parse_bytes
 
 TARGET = 0.10
 SOURCE = Path(__file__).resolve().parent / "stream.c"
-# What -ffast-math allows of sums, but for itself: with it gcc links code that makes the whole process flush the smallest
+# What -ffast-math allows of sums, without it: with it gcc links code that makes the whole process flush its smallest
 # numbers to zero as soon as the library is loaded.
 SUMS = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = ("-O3", "-march=native", *SUMS, "-shared", "-fPIC")
