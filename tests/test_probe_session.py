@@ -305,3 +305,23 @@ def test_a_busy_gpu_is_refused_unless_forced(gpu: Setting, tmp_path: Path, monke
     forced = Setting(gpu.runtime, force=True)
     outcome = run(forced, [parts("read")], out)
     assert outcome.notes[0] == "process 4242 computes on it"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_a_record_goes_into_a_regular_file(setting: Setting, tmp_path: Path, make: Any) -> None:
+    make(tmp_path / "x.yaml")
+    with pytest.raises(InfoptError, match=r"x.yaml: is no regular file; name another --out"):
+        calibration_store.check_target(tmp_path / "x.yaml", identify(setting.runtime))
+
+
+def test_more_threads_than_processors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(2), raising=False)
+    with pytest.raises(InfoptError, match="--threads 3: this process may use 2 processors"):
+        open_runtime("cpu", 3)
+    assert open_runtime("cpu", 1).threads == 1
+
+
+def test_threads_count_where_the_system_tells_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert open_runtime("cpu", 1).threads == 1

@@ -50,7 +50,20 @@ def test_a_record_reads(tmp_path: Path) -> None:
         ("a: 2026-02-30 10:00:00\n", "day is out of range for month"),
         ("a: " + 5000 * "9" + "\n", "4300 digits"),
     ],
-    ids="bomb alias cycle unclosed flow-depth block-depth documents object control month day digits".split(),
+    ids=[
+        "bomb",
+        "alias",
+        "cycle",
+        "unclosed",
+        "flow-depth",
+        "block-depth",
+        "documents",
+        "object",
+        "control",
+        "month",
+        "day",
+        "digits",
+    ],
 )
 def test_hostile_yaml_is_one_line(tmp_path: Path, text: str, why: str) -> None:
     path = written(tmp_path, text)
