@@ -5,6 +5,7 @@ import math
 import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 from infopt.errors import InfoptError
 from infopt.hardware.calibration import Acceptance
 from infopt.probes import server as http_server
-from infopt.probes.draft_counters import Counts, engines, estimate
+from infopt.probes.draft_counters import Counts, counts_of, difference, engines, estimate
 from infopt.probes.endpoint import endpoint
 from infopt.probes.findings import Findings
+from infopt.probes.metrics_text import parse_metrics
 from infopt.probes.sampling import quiet
 
 DRAFTED, TOKENS, KEY = 3, 60, "sk-not-to-be-seen"
@@ -303,6 +305,30 @@ def test_what_the_end_of_an_answer_cuts_off(serve: Serve, prompts: Path) -> None
     other = VllmThatCuts()
     other.counts_tokens = True
     assert "tokens after the first - accepted" in first(ask(serve(other), prompts, tokens=60)).source
+
+
+# Between two scrapes of a real vLLM 0.32 (n-gram, 4 drafted): answers, share of steps with a draft and tokens per step
+# as a client counted them from streams; shared/facts/live_engines.md, section 5.
+@pytest.mark.parametrize(
+    ("before", "after", "answers", "share", "per_step"), [(1, 4, 8, 0.49, 1.75), (4, 8, 16, 0.53, 1.93)]
+)
+def test_metrics_of_a_real_server(before: int, after: int, answers: int, share: float, per_step: float) -> None:
+    folder = Path(__file__).resolve().parents[2] / "shared" / "live"
+    if not folder.is_dir():
+        pytest.skip("the recorded texts are not part of the repository")
+    names = next(names for names in engines() if names.engine == "vLLM")
+    texts = [(folder / f"metrics_ngram4_code_c{clients}.txt").read_bytes() for clients in (before, after)]
+    assert [names.unknown(parse_metrics(text, "recorded")) for text in texts] == [[], []]
+    counted = difference(*(counts_of(parse_metrics(text, "recorded"), names) for text in texts), "vLLM")
+    said = estimate(replace(counted, requests=float(answers)))
+    assert said.drafted == 4
+    assert said.share_with_draft == pytest.approx(share, abs=0.005)
+    # Of the answers as shown, the last step cut; what is accepted beyond makes 1 to 2 % more.
+    assert counted.tokens is not None
+    assert said.share_with_draft is not None
+    assert (counted.tokens - answers) / said.steps == pytest.approx(per_step, abs=0.005)
+    assert per_step < said.tokens_per_step < 1.02 * per_step
+    assert 1 + said.share_with_draft * sum(said.per_position) == pytest.approx(said.tokens_per_step)
 
 
 def test_steps_that_all_did_the_same_leave_a_doubt() -> None:
