@@ -14,7 +14,7 @@ counts the steps that gave an answer tokens. Drafts, where they are counted, are
 The interval takes the steps as the sample. E[k^2] = sum_i (2 i - 1) P(k >= i) for k accepted in a step, exactly, where
 positions are counted; where they are not, k is taken to be geometric (variance m (1 + m) at mean m, what a constant
 chance of acceptance without a limit gives), and no larger than m (g - m), which nothing between 0 and g exceeds. Where
-all of n steps did the same, another outcome has a chance below 3 / n (rule of three), and that is the interval.
+all of n steps did the same, the interval is sampling.nothing_else_seen.
 """
 
 import math
@@ -28,12 +28,12 @@ from pydantic import Field
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.probes.metrics_text import Metrics
+from infopt.probes.sampling import nothing_else_seen
 from infopt.records import Record, load_record, names_in
 
 FOLDER = Path(__file__).resolve().parent / "data" / "draft_counters"
 MOST_POSITIONS = 256  # no draft is longer; a label beyond is not believed
 Z = 1.96  # of a 95 % interval
-RULE_OF_THREE = 3.0  # -ln(0.05): what never happened in n trials has a chance below 3 / n at 95 % (Hanley 1983)
 
 
 class CounterNames(Record):
@@ -321,8 +321,8 @@ def _interval(positions: Sequence[float], mean: float, steps: float, most: int |
     if variance > 0:
         half = Z * math.sqrt(variance / steps)
         return max(1.0, 1 + mean - half), 1 + min(longest, mean + half)
-    other = min(1.0, RULE_OF_THREE / steps)
-    return 1 + mean * (1 - other), 1 + mean + ((most or 1) - mean) * other
+    low, high = nothing_else_seen(mean, float(most or 1), steps)
+    return 1 + low, 1 + high
 
 
 def _variance(positions: Sequence[float], mean: float, steps: float, most: int | None) -> float:

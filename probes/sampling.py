@@ -231,3 +231,16 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     low = math.floor(at)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def nothing_else_seen(mean: float, most: float, count: float) -> tuple[float, float]:
+    """The 95 % interval of a mean where all of `count` values between 0 and `most` were the same.
+
+    What never happened in n trials has a chance below 3 / n (rule of three: 0.05 = (1 - p)^n; Hanley and
+    Lippman-Hand, JAMA 249, 1983): at worst that share of values is 0, or `most`.
+
+    >>> nothing_else_seen(0.0, 4.0, 30)
+    (0.0, 0.4)
+    """
+    other = min(1.0, 3.0 / count)
+    return mean * (1 - other), mean + (most - mean) * other

@@ -194,3 +194,10 @@ def test_pairs_that_disagree_or_had_no_processor_are_contended() -> None:
     assert not contended("cpu", [pair(0, i, 10.0, 5.0 + 0.1 * i) for i in range(4)])
     assert contended("cpu", [pair(0, i, 10.0, 5.0 + 3.0 * i) for i in range(4)])
     assert contended("cpu", [pair(0, i, 10.0, 5.0, ours=0.7) for i in range(4)])
+
+
+def test_cycles_that_all_did_the_same_leave_a_doubt() -> None:
+    """Nothing kept in 30 cycles does not prove that nothing ever is; nor does it show where nothing was drafted."""
+    assert tokens_interval([[Cycle(4, 0)] * 10] * 3) == (1.0, pytest.approx(1.4))
+    assert tokens_interval([[Cycle(4, 4)] * 10] * 3) == (pytest.approx(4.6), 5.0)
+    assert tokens_interval([[Cycle(0, 0)] * 10] * 3) == (1.0, 1.0)

@@ -2,14 +2,15 @@
 
     acceptance at i = cycles that kept at least i / cycles that drafted at least i
     tokens per step = cycles' tokens / cycles,  a cycle yields kept + 1
-The interval is a bootstrap in two stages: texts first, cycles of each then, for texts differ more than cycles do.
+The interval is a bootstrap in two stages: texts first, cycles of each then, for texts differ more than cycles do. Where
+all cycles yielded the same, resampling finds nothing else; then it is sampling.nothing_else_seen.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 
 from infopt.probes.drafting.decoding import Cycle
-from infopt.probes.sampling import percentile
+from infopt.probes.sampling import nothing_else_seen, percentile
 
 RESAMPLED = 1_000
 INTERVAL = (0.025, 0.975)
@@ -57,6 +58,10 @@ def tokens_interval(texts: Texts, seed: int = 0) -> tuple[float, float]:
     """
     import numpy
 
+    whole = [cycle for cycles in texts for cycle in cycles]
+    if len({cycle.kept for cycle in whole}) == 1:
+        low, high = nothing_else_seen(whole[0].kept, max(cycle.drafted for cycle in whole), len(whole))
+        return 1.0 + low, 1.0 + high
     draw = numpy.random.default_rng(seed)
     chosen = draw.integers(0, len(texts), (RESAMPLED, len(texts)))
     kept, count = numpy.empty(chosen.shape), numpy.empty(chosen.shape)
