@@ -19,9 +19,9 @@ NO_TORCH = "import sys; sys.modules['torch'] = None; from infopt.cli import run;
 
 
 def infopt(*arguments: str, data: Path, code: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own, its data folder apart."""
+    """The command in a process of its own, its data folder and its locks apart: somebody may be measuring here."""
     program = ["-c", code] if code else ["-m", "infopt"]
-    environment = {**os.environ, "INFOPT_DATA": str(data), "COLUMNS": "80"}
+    environment = {**os.environ, "INFOPT_DATA": str(data), "TMPDIR": str(data), "COLUMNS": "80"}
     return subprocess.run(
         [sys.executable, *program, *arguments], capture_output=True, text=True, env=environment, timeout=300
     )
@@ -76,12 +76,12 @@ def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_run_with_its_status_and_no_half_file(tmp_path: Path) -> None:
-    environment = {**os.environ, "INFOPT_DATA": str(tmp_path)}
+    environment = {**os.environ, "INFOPT_DATA": str(tmp_path), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "infopt", "probe", "verify", "--device", "cpu", "--threads", "1"]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as running:
-        lock = _lock_of_a_running_probe(running)
+        lock = _lock_of_a_running_probe(running, tmp_path)
         running.send_signal(signal.SIGINT)
         _, error = running.communicate(timeout=120)
     assert lock
@@ -92,13 +92,11 @@ def test_ctrl_c_ends_a_run_with_its_status_and_no_half_file(tmp_path: Path) -> N
         assert not load_calibration(path).complete
 
 
-def _lock_of_a_running_probe(running: "subprocess.Popen[str]", limit_s: float = 60) -> bool:
+def _lock_of_a_running_probe(running: "subprocess.Popen[str]", folder: Path, limit_s: float = 60) -> bool:
     """Wait until the process holds the lock of the device: from then on Ctrl-C must end it cleanly."""
-    import tempfile
-
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline and running.poll() is None:
-        for path in Path(tempfile.gettempdir()).glob(f"infopt-probe-{os.getuid()}-*.lock"):
+        for path in folder.glob(f"infopt-probe-{os.getuid()}-*.lock"):
             if path.read_text(encoding="ascii", errors="replace").strip() == str(running.pid):
                 return True
         time.sleep(0.05)
