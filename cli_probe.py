@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infopt.cli import GOOD, INTERRUPTED, UNDETERMINED, app, emit, tell
-from infopt.cli_options import OutputOptions, length, number, takes
+from infopt.cli_options import Online, OutputOptions, length, number, takes
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.units import parse_count, parse_tokens
 
@@ -56,6 +56,7 @@ class StepOptions:
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="N,N", help="Sequences at once, one or several: 1,2,4,8.")
     ] = None
+    online: Online = False
 
     def profile(self) -> "ModelProfile | None":
         """The model named."""
@@ -63,7 +64,7 @@ class StepOptions:
             return None
         from infopt.profiles.resolve import resolve_model
 
-        return resolve_model(self.model)
+        return resolve_model(self.model, online=self.online)
 
 
 @probe.callback(invoke_without_command=True, epilog=PROBE_STATUSES)

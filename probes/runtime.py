@@ -17,6 +17,8 @@ Kind = Literal["cpu", "cuda"]
 # Names of number types as the weight formats of `profiles` spell them, and torch's.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn", "int8": "int8"}
 BYTES_PER_ELEMENT = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+# What torch's allocator of a CPU says: on Linux and macOS, on Windows.
+NO_MEMORY = ("can't allocate memory", "not enough memory")
 INSTALL = (
     "pip install 'infopt[probe]' (for a CPU alone: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
 )
@@ -81,7 +83,7 @@ class Runtime:
         """Whether an error says that memory ran out (torch raises a plain RuntimeError for a CPU)."""
         if isinstance(error, MemoryError | self.torch.OutOfMemoryError):
             return True
-        return isinstance(error, RuntimeError) and "not enough memory" in str(error)
+        return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
 
 
 def open_runtime(device: str = "auto", threads: int | None = None) -> Runtime:

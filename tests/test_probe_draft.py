@@ -238,6 +238,8 @@ def test_numbers_that_cannot_be(setting: Setting, tiny: Path, tmp_path: Path) ->
     long.write_text("ab" * 4_000)
     with pytest.raises(InfoptError, match="line 1: 8000 tokens; a draft probe takes prompts up to"):
         next(draft(setting, str(tiny), ["ngram"], long, [2], 0.0, 8))
+    with pytest.raises(InfoptError, match="--osl 99999: prompt and output together are at most 4096 tokens"):
+        next(draft(setting, str(tiny), ["ngram"], letters(tmp_path), [2], 0.0, 99_999))
     with pytest.raises(InfoptError, match="given twice"):
         next(draft(setting, str(tiny), ["ngram", "ngram"], letters(tmp_path), [2], 0.0, 8))
     talk = tmp_path / "talk.jsonl"

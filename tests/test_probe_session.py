@@ -129,6 +129,7 @@ def test_one_job_that_fails_raises_and_several_go_on(setting: Setting, tmp_path:
         (MemoryError(), "out of memory"),
         (RuntimeError("CUDA error: an illegal access\nlong text"), "failed on .*: CUDA error: an illegal access$"),
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "out of memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
         (OSError(errno.ENOSPC, "No space left on device"), "No space left"),
     ],
 )
@@ -325,3 +326,10 @@ def test_threads_count_where_the_system_tells_no_affinity(monkeypatch: pytest.Mo
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert open_runtime("cpu", 1).threads == 1
+
+
+def test_what_torch_says_where_memory_runs_out_is_understood(setting: Setting) -> None:
+    """Its own words, of a request no machine can meet: they differ from system to system."""
+    with pytest.raises(RuntimeError) as caught:
+        setting.runtime.torch.empty(2**60, dtype=setting.runtime.torch.int8)
+    assert setting.runtime.out_of_memory(caught.value)

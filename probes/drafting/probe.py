@@ -109,6 +109,8 @@ def _cases(
 ) -> Iterator[Case]:
     """Kinds with their prompts in tokens. A quick run takes one prompt of each, a third of the tokens plainly."""
     most = LONGEST_TOKENS - tokens - 2 * max(drafted) - 2
+    if most < 1:
+        raise InfoptError(f"--osl {tokens}: prompt and output together are at most {LONGEST_TOKENS} tokens")
     quick, ends, source = setting.quick, model.text.ends, f"infopt probe draft, {whose} prompts"
     plain = Limits(-(-tokens // 3) if quick else tokens, tokens, ends)
     models = Limits(tokens, -(-tokens // (6 if quick else 2)), ends)
