@@ -264,7 +264,7 @@ def probe_draft(options: ProbeOptions, drafts: DraftOptions, output: OutputOptio
     else:
         drafted = counts(drafts.drafted, "--drafted")
         asked = draft_job(drafts.model, drafts.draft, drafts.prompts, drafted, drafts.temperature, drafts.osl)
-    finish(measured(options, lambda: [asked]), options, output)
+    finish(measured(options, lambda: [asked], here=drafts.endpoint is None), options, output)
 
 
 @probe.command("compare", epilog=COMPARE_STATUSES)
@@ -304,17 +304,17 @@ def lengths(text: str | None, option: str) -> list[int]:
     return [] if text is None else [parse_tokens(part.strip(), option) for part in text.split(",")]
 
 
-def measured(options: ProbeOptions, jobs: "Callable[[], Sequence[Job]]") -> "Outcome":
-    """Run jobs on the device of the options, with a progress bar."""
+def measured(options: ProbeOptions, jobs: "Callable[[], Sequence[Job]]", here: bool = True) -> "Outcome":
+    """Run jobs on the device of the options, or nothing `here` but questions to a server; with a progress bar."""
     if sys.platform == "win32":
         raise InfoptError("probe runs on Linux and macOS; on Windows use WSL")
-    from infopt.probes.runtime import open_runtime
+    from infopt.probes.runtime import host_runtime, open_runtime
     from infopt.probes.session import run
     from infopt.probes.setting import Setting
     from infopt.probes.state import catalogued
     from infopt.reports.probe_progress import progress
 
-    runtime = open_runtime(options.device, options.threads)
+    runtime = open_runtime(options.device, options.threads) if here else host_runtime()
     with progress() as told, stopped_by_terminate():
         setting = Setting(runtime, catalogued(runtime), options.quick, options.force, told)
         return run(setting, jobs(), options.out)

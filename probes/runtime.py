@@ -31,7 +31,7 @@ class Runtime:
     kind     cpu or cuda
     index    of the GPU, 0 on a CPU
     threads  torch uses on a CPU (1 on a GPU: the host only launches)
-    torch    the module
+    torch    the module; None where nothing is run here (`host_runtime`)
     """
 
     kind: Kind
@@ -81,7 +81,7 @@ class Runtime:
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether an error says that memory ran out (torch raises a plain RuntimeError for a CPU)."""
-        if isinstance(error, MemoryError | self.torch.OutOfMemoryError):
+        if isinstance(error, MemoryError) or (self.torch and isinstance(error, self.torch.OutOfMemoryError)):
             return True
         return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
 
@@ -117,6 +117,11 @@ def open_runtime(device: str = "auto", threads: int | None = None) -> Runtime:
         )
     torch.cuda.set_device(index)
     return Runtime("cuda", index, 1, torch)
+
+
+def host_runtime() -> Runtime:
+    """This machine for what only asks a server: it needs no torch, and opens no GPU."""
+    return Runtime("cpu", 0, 1, None)
 
 
 def need_torch() -> Any:

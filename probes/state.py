@@ -293,16 +293,16 @@ def _processor_clock_mhz() -> float | None:
 def software(runtime: Runtime) -> dict[str, str]:
     """Versions that decide what runs: an absent one is left out."""
     torch = runtime.torch
-    found: dict[str, Any] = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "triton": _version("triton"),
-        "numpy": _version("numpy"),
-        "cuda": torch.version.cuda,
-        "hip": torch.version.hip,
-        "kernel": platform.release(),
-        "blas": _blas(runtime),
-    }
+    found: dict[str, Any] = {"python": platform.python_version(), "kernel": platform.release()}
+    if torch is not None:
+        found |= {
+            "torch": torch.__version__,
+            "triton": _version("triton"),
+            "numpy": _version("numpy"),
+            "cuda": torch.version.cuda,
+            "hip": torch.version.hip,
+            "blas": _blas(runtime),
+        }
     return {name: str(value) for name, value in found.items() if value}
 
 

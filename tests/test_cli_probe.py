@@ -41,6 +41,13 @@ def test_without_torch_it_says_how_to_get_it(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.yaml"))
 
 
+def test_without_torch_a_server_can_be_asked(tmp_path: Path) -> None:
+    arguments = ("probe", "draft", "--endpoint", "http://127.0.0.1:9")
+    line = refused(infopt(*arguments, data=tmp_path, code=NO_TORCH))
+    assert "127.0.0.1:9" in line
+    assert "torch" not in line
+
+
 def test_without_torch_planning_works(tmp_path: Path) -> None:
     result = infopt("plan", "--model", "8b", "--hw", "h100", "--ctx", "8k", data=tmp_path, code=NO_TORCH)
     assert result.returncode == 0, result.stderr

@@ -106,7 +106,7 @@ def test_shown_probes_are_understood(arguments: str, monkeypatch: pytest.MonkeyP
     """Options and names are right; what would be measured is not."""
     begun = []
 
-    def nothing(options: cli_probe.ProbeOptions, jobs: Callable[[], Sequence[Job]]) -> Outcome:
+    def nothing(options: cli_probe.ProbeOptions, jobs: Callable[[], Sequence[Job]], here: bool = True) -> Outcome:
         begun.extend(job.name for job in jobs())
         return Outcome(None, tmp_path / "here.yaml", (), (), interrupted=False)
 
