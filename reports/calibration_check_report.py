@@ -106,7 +106,7 @@ def _page(found: CalibrationCheck) -> str:
 
     rows = [_cells(row) for row in found.rows]
     title = Text(f"{found.device}: the record ").append(WORDS[found.passes], style=STYLES[found.passes])
-    drop = ("interval", "mode", "floor")
+    drop = ("interval", "mode", "floor", "format", "predicted")
     table = columns_table(COLUMNS, rows, "model", drop, indent=2) if rows else Text("  no decode step")
     notes = facts((("-", remark) for remark in _remarks(found)), label_width=1)
     return to_text([title, "", heading("DECODE STEPS"), table, "", heading("FOUND"), notes])
