@@ -28,7 +28,7 @@ def render_calibration_check(found: CalibrationCheck, form: str) -> str:
 def as_dict(found: CalibrationCheck) -> dict[str, Any]:
     """The check as JSON: seconds, shares of one."""
     return {
-        "schema": "infopt/calibration-check/1",
+        "schema": "infopt/calibration_check/1",
         "device": found.device,
         "holds": found.passes,
         "groups": [
@@ -91,12 +91,20 @@ def _remarks(found: CalibrationCheck) -> Iterator[str]:
             f"{group.name}: median error {format_share(group.median_error_ratio)} of {group.n} untouched steps, worst "
             f"{format_share(group.worst_error_ratio)}; promised {format_share(group.limit_ratio)}"
         )
-    below = sum(row.above_floor is False for row in found.rows)
-    above = sum(row.below_top is False for row in found.rows)
-    yield f"{below} of {len(found.rows)} steps below the floor, {above} above the interval"
+    below = [row for row in found.rows if row.above_floor is False]
+    above = [row for row in found.rows if row.below_top is False]
+    yield f"{len(below)} of {len(found.rows)} steps below the floor{_named(below)}"
+    yield f"{len(above)} above the interval{_named(above)}"
     if found.left_out:
         yield f"{found.left_out} contended steps left out"
     yield from found.unknown
+
+
+def _named(rows: Sequence[Checked]) -> str:
+    """Which steps, in few words."""
+    steps = (row.step for row in rows)
+    words = [f"{s.model.rpartition('/')[2]} {s.weights} batch {s.batch} behind {s.context_tokens}" for s in steps]
+    return f": {'; '.join(words)}" if words else ""
 
 
 def _page(found: CalibrationCheck) -> str:

@@ -1,18 +1,15 @@
 """Two calibration records side by side, as the terminal, Markdown, CSV and JSON show them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infopt.hardware.calibration import Calibration
-from infopt.reports.probe_report import value_words
+from infopt.reports.probe_report import condition_words, value_words
 from infopt.studies.calibration_compare import DRIFT_RATIO, Compared, Figure, Row
-from infopt.units import format_bytes
 
 SCHEMA = "infopt/calibration_comparison/1"
-COLUMNS = ("what", "format", "of what", "A", "B", "B/A", "")
-DROPPED_FIRST = ("of what", "format")
-# Conditions that say nothing to a reader; --json has them.
-SILENT = frozenset({"threads", "tp", "engine", "temperature"})
+COLUMNS = ("what", "format", "A", "B", "B/A", "")
+DROPPED_FIRST = ("A", "B", "format")  # their ratio and the verdict are what was asked for
 
 
 def render_comparison(found: Compared, form: str) -> str:
@@ -73,11 +70,10 @@ def _flat(row: Row) -> dict[str, Any]:
     return _figure(row) | {"conditions": "; ".join(f"{name}={value}" for name, value in row.conditions.items())}
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, name: str) -> list[str]:
     return [
-        row.name.rpartition("/")[2].replace("_", " "),
+        name,
         row.format or "",
-        ", ".join(_conditions(row)),
         value_words(row.unit, row.a.value) if row.a else "-",
         value_words(row.unit, row.b.value) if row.b else "-",
         f"{row.ratio:.2f}" if row.ratio is not None else "",
@@ -85,25 +81,24 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _conditions(row: Row) -> Iterator[str]:
-    for name, value in row.conditions.items():
-        if name in SILENT or value is None:
-            continue
-        words = name.replace("_", " ")
-        if isinstance(value, bool):
-            yield words if value else f"not {words}"
-        elif isinstance(value, str):
-            yield value
-        elif name.endswith("_bytes"):
-            yield format_bytes(value)
-        else:
-            yield f"{words} {value:g}"
+def names(rows: Sequence[Row]) -> list[str]:
+    """What each row is of: its name, with as much of its conditions as tells it from rows of the same name."""
+    words = [list(condition_words(row.conditions)) for row in rows]
+    made = []
+    for row, own in zip(rows, words, strict=True):
+        alike = [
+            each for other, each in zip(rows, words, strict=True) if (other.name, other.unit) == (row.name, row.unit)
+        ]
+        telling = [word for word in own if not all(word in each for each in alike)]
+        made.append(", ".join([row.name.rpartition("/")[2].replace("_", " "), *telling]))
+    return made
 
 
 def _sections(found: Compared) -> Iterator[tuple[str, list[list[str]]]]:
     """Rows of each probe, in the order in which the records have them."""
     for probe in dict.fromkeys(row.probe for row in found.rows):
-        yield probe, [_cells(row) for row in found.rows if row.probe == probe]
+        rows = [row for row in found.rows if row.probe == probe]
+        yield probe, [_cells(row, name) for row, name in zip(rows, names(rows), strict=True)]
 
 
 def _title(record: Calibration, path: str) -> str:
@@ -145,6 +140,6 @@ def _markdown(found: Compared) -> str:
 
     lines = [f"- A: {_title(found.a, found.a_path)}", f"- B: {_title(found.b, found.b_path)}"]
     for name, rows in _sections(found):
-        lines += ["", f"## {name.capitalize()}", "", *table([*COLUMNS[:-1], "verdict"], rows, "lllrrrl")]
+        lines += ["", f"## {name.capitalize()}", "", *table([*COLUMNS[:-1], "verdict"], rows, "llrrrl")]
     lines += ["", f"{verdict_words(found)}.", *(f"- also differs: {text}" for text in found.differences)]
     return "\n".join(lines)

@@ -1,12 +1,12 @@
 """What a run of probes measured, as the terminal, Markdown, CSV and JSON show it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from infopt.frozen import dataclass
-from infopt.hardware.calibration import Acceptance, Calibration, Measurement, Step
+from infopt.hardware.calibration import Acceptance, Calibration, Measurement, Step, Value
 from infopt.units import (
     format_bytes,
     format_bytes_per_s,
@@ -17,7 +17,20 @@ from infopt.units import (
 )
 
 # Conditions that a reader of the table does not need; --json has them all.
-SILENT = {"threads", "nodes", "traffic", "rows", "columns", "matrices", "vector", "group", "request_bytes"}
+SILENT = {
+    "threads",
+    "nodes",
+    "traffic",
+    "rows",
+    "columns",
+    "matrices",
+    "vector",
+    "group",
+    "request_bytes",
+    "tp",
+    "engine",
+    "temperature",
+}
 
 
 def render_probe(record: Calibration, form: str) -> str:
@@ -96,7 +109,7 @@ def _section(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 def _measured(probe: str, figures: Sequence[Measurement]) -> Section:
     """The figures of one probe; what all were measured under is said beside the heading."""
-    told = [list(_conditions(m)) for m in figures]
+    told = [list(condition_words(m.conditions)) for m in figures]
     common = [text for text in told[0] if len(figures) > 1 and all(text in each for each in told)]
     names = [
         ", ".join((m.name.replace("_", " "), *(c for c in each if c not in common)))
@@ -117,9 +130,9 @@ def _measurement(m: Measurement, name: str) -> list[str]:
     ]
 
 
-def _conditions(m: Measurement) -> Iterator[str]:
-    """What was measured under, in few words."""
-    told = {name: value for name, value in m.conditions.items() if name not in SILENT and value is not None}
+def condition_words(conditions: Mapping[str, Value]) -> Iterator[str]:
+    """What was measured under, in few words; what no reader of a table needs is left to --json."""
+    told = {name: value for name, value in conditions.items() if name not in SILENT and value is not None}
     sides = [told.pop(side) for side in ("m", "n", "k") if side in told]
     if sides:
         yield "x".join(str(side) for side in sides)
@@ -131,7 +144,7 @@ def _conditions(m: Measurement) -> Iterator[str]:
         elif isinstance(value, str):
             yield value
         else:
-            yield f"{name.replace('_', ' ')} {value:g}"
+            yield f"{'behind' if name == 'context_tokens' else name.replace('_', ' ')} {value:g}"
 
 
 def _step(s: Step) -> list[str]:
