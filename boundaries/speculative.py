@@ -32,7 +32,10 @@ from infopt.ledgers.speculation import best_drafted_tokens, printed_speedup_rati
 MOST_DRAFTED = 16
 SHOWN_BATCHES = (1, 4, 16, 64)
 SHOWN_DRAFTED = (1, 2, 3, 4, 5)
-SETTLE = "--alpha RATE, or --alpha A1,A2,... by position (accepted over drafted tokens, a server counts both)"
+SETTLE = (
+    "--alpha RATE, or --alpha A1,A2,... by position (accepted over drafted tokens, a server counts both): "
+    "`infopt probe draft` measures it, with your model or at --endpoint URL"
+)
 
 
 def judge(situation: Situation) -> Judgement:
