@@ -21,8 +21,6 @@ from infopt.hardware.names import resolve_hardware
 from infopt.units import format_bytes_per_s, format_whole
 
 AUTO = "auto"
-# First words of the names of reads; a copy or a triad also writes.
-READS = ("read", "sum", "dot", "gemv")
 PEAK = "matmul_best"
 # Where a copy between host and device is kept on an accelerator.
 HOST_COPY = "host_copy_bytes_per_s"
@@ -146,9 +144,9 @@ def _applied(choice: HardwareChoice, found: Found) -> Accelerator:
     device, record = choice.accelerator, found.record
     figures = [m for m in record.measurements if not m.contended and m.value > 0]
     steps = tuple(step for step in record.steps if not step.contended and step.median_s > 0)
-    read = _best(m for m in figures if m.probe == "bandwidth" and m.unit == "bytes/s" and is_read(m.name))
+    read = record.best_read
     if read is None and not device.bandwidth_bytes_per_s:
-        why = "all its reads are contended" if any(is_read(m.name) for m in record.measurements) else "it has no read"
+        why = "all its reads are contended" if record.reads else "it has no read"
         raise InfoptError(
             f"--calibration {found.path}: {why}, and no bandwidth of {device.name} is known otherwise; "
             "measure it when nothing else runs: infopt probe bandwidth"
@@ -165,15 +163,6 @@ def _applied(choice: HardwareChoice, found: Found) -> Accelerator:
         )
     notes = (f"calibration {found.path} of {record.created[:10]}: {'; '.join(used)}", *_caveats(choice, record))
     return replace(new, calibration=found.path, calibration_notes=notes, measured_steps=steps)
-
-
-def is_read(name: str) -> bool:
-    """Whether a figure of `probe bandwidth` only reads."""
-    return name.split("_")[0] in READS
-
-
-def _best(figures: Iterator[Measurement]) -> Measurement | None:
-    return max(figures, key=lambda m: m.value, default=None)
 
 
 def _datum(path: str, m: Measurement) -> Datum:

@@ -25,6 +25,7 @@ SCHEMA = "infopt/calibration/1"
 METHOD = 1
 MEASURED = Path(__file__).resolve().parent / "data" / "measured"
 
+READS = ("read", "sum", "gemv")  # of `probe bandwidth`
 # No device comes near either end: a picosecond, 1e24 bytes or FLOP a second.
 LEAST_FIGURE, MOST_FIGURE = 1e-12, 1e24
 # What a step has at least one of.
@@ -197,6 +198,16 @@ class Calibration(Record):
     steps: list[Step] = Field([])
     acceptance: list[Acceptance] = Field([])
     checksum: str | None = None
+
+    @property
+    def reads(self) -> tuple[Measurement, ...]:
+        """Figures of memory that was only read: a copy or a triad also writes."""
+        return tuple(m for m in self.measurements if m.probe == "bandwidth" and m.name in READS)
+
+    @property
+    def best_read(self) -> Measurement | None:
+        """The fastest read without contention: a floor from a slower one would be no floor."""
+        return max((m for m in self.reads if m.value > 0 and not m.contended), key=lambda m: m.value, default=None)
 
     @property
     def figures(self) -> tuple[Measurement | Step | Acceptance, ...]:

@@ -31,7 +31,8 @@ from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import traffic
 from infopt.profiles.step_constants import Band, FirstToken, Measured, StepConstants, kernels_per_step
 
-LEAST_WIDTH_RATIO = 0.15  # no interval is narrower, up or down: holds 9 in 10 steps of bench/calibrated_ledger.py
+# No interval is narrower, up or down: what untouched steps of bench/calibrated_ledger.py were off (docs/accuracy.md).
+LEAST_WIDTH_RATIO = 0.15
 LEAST_SPREAD_RATIO = 0.02  # samples that agree better than this count no more
 KV_SHARE = 0.05  # of the weights by which the caches of two contexts must differ for b to be solved
 SIZE_RATIO = 1.2  # of the weights of two models for them to be two sizes

@@ -12,7 +12,7 @@ from statistics import median
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.calibration import Calibration, Step
-from infopt.studies.step_evidence import predicted_s
+from infopt.studies.predicted_steps import predicted_s
 
 # Median error of untouched steps that a record may have, by device: decode steps of one sequence, and of several.
 # A GPU's steps are steadier than those of a shared processor; docs/accuracy.md has what was seen.
@@ -87,24 +87,17 @@ def check_calibration(record: Calibration) -> CalibrationCheck:
     """Check a record against itself."""
     steps = [s for s in record.steps if s.tp == 1]
     clean = [s for s in steps if not s.contended]
-    read = best_read_bytes_per_s(record)
-    unknown = [] if read is not None else ["no read was measured: there is no floor; infopt probe bandwidth"]
+    read = record.best_read
+    unknown = [] if read is not None else ["no read without contention: there is no floor; infopt probe bandwidth"]
     if not clean:
         unknown.append("no step is without contention: nothing is predicted; infopt probe latency")
     rows: list[Checked] = []
     for kind in sorted({_kind(s) for s in clean}):
-        found, reason = _rows([s for s in clean if _kind(s) == kind], read)
+        found, reason = _rows([s for s in clean if _kind(s) == kind], read.value if read else None)
         rows += found
         unknown += [f"{', '.join(kind)}: {reason}"] if reason else []
     groups = tuple(_groups(rows, LIMITS[record.device.kind]))
     return CalibrationCheck(record.device.name, tuple(rows), groups, len(steps) - len(clean), tuple(unknown))
-
-
-def best_read_bytes_per_s(record: Calibration) -> float | None:
-    """The fastest that anything was read: a floor from a slower kernel would be no floor."""
-    reads = ("read", "sum", "gemv")
-    rates = [m.value for m in record.measurements if m.probe == "bandwidth" and m.name in reads and not m.contended]
-    return max(rates, default=None)
 
 
 def _kind(s: Step) -> tuple[str, str, str, str]:

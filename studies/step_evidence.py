@@ -7,22 +7,13 @@ or all that `probe latency` measures of both.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import Accelerator, HardwareChoice
 from infopt.hardware.calibration import Step
-from infopt.ledgers.device_steps import device_constants
-from infopt.ledgers.estimate import band_of
-from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import step_shape, step_terms_s
-from infopt.profiles.catalogue import load_catalogue_model
-from infopt.profiles.step_constants import StepConstants
-from infopt.studies.scenarios import Request, build
+from infopt.studies.predicted_steps import predicted_s
 
 Aspect = Literal["size between", "other context", "batch of another size", "size outside"]
 Known = Literal["batches of the small", "batches of the large", "all of both"]
@@ -31,18 +22,6 @@ SMALL, LARGE = "HuggingFaceTB/SmolLM2-135M", "TinyLlama/TinyLlama-1.1B-Chat-v1.0
 BETWEEN = ("HuggingFaceTB/SmolLM2-360M-Instruct", "Qwen/Qwen2.5-0.5B-Instruct")
 OUTSIDE = "HuggingFaceTB/SmolLM2-1.7B-Instruct"
 CONTEXT_TOKENS = 256
-# Bandwidth and peaks cancel out of calibrated constants: any will do.
-HERE = Accelerator(
-    id="here",
-    vendor="any",
-    memory_class="ddr",
-    memory_bytes=2**34,
-    driver_memory_bytes=None,
-    usable_memory_bytes=2**34,
-    bandwidth_bytes_per_s=2e10,
-    peak_flop_per_s={"fp32": 1e11, "bf16": 2e11},
-    processor=True,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,34 +110,6 @@ def predictions(steps: Sequence[Step], known: Known) -> Iterator[Prediction]:
         if aspect is None:
             continue
         yield Prediction(aspect, known, step, *predicted_s(step, calibrating))
-
-
-def predicted_s(step: Step, known: tuple[Step, ...]) -> tuple[float, float, float]:
-    """What a decode step takes on a device of which `known` was measured, least and most of its interval.
-
-    Errors: InfoptError where `known` says nothing about it, and for a model that is not in the catalogue.
-    """
-    s, constants = calibrated(step, known)
-    shape = step_shape(s, constants)
-    if shape is None:
-        raise InfoptError(f"{step.model}: steps hold for one device")
-    terms = step_terms_s(shape, constants, step.batch, step.context_tokens, 1, 1, with_stall=False)
-    whole_s, band = float(sum(terms.values())), band_of(constants, step.batch)
-    return whole_s, whole_s * band.low, whole_s * band.high
-
-
-def calibrated(step: Step, known: tuple[Step, ...]) -> tuple[Scenario, StepConstants]:
-    """The scenario of a step on a device of which `known` was measured, and its constants."""
-    choice = HardwareChoice(replace(HERE, measured_steps=known), None, "here")
-    request = Request(context_tokens=step.context_tokens + 1, weights=step.weights, kv=step.kv, batch=step.batch)
-    s = replace(
-        build(load_catalogue_model(step.model), choice, request).scenario,
-        decode_context_tokens=float(step.context_tokens),
-    )
-    constants = device_constants(s, step.engine)
-    if not isinstance(constants, StepConstants):
-        raise InfoptError(f"{step.model}: {constants}")
-    return s, constants
 
 
 def rows(runs: Sequence[Sequence[Step]]) -> list[Row]:

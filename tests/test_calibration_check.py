@@ -48,6 +48,15 @@ def test_steps_that_follow_the_ledger_hold() -> None:
     assert all(g.worst_error_ratio < 0.02 for g in found.groups)
 
 
+def test_steps_in_graphs_of_a_gpu_are_predicted_apart_from_eager_ones() -> None:
+    graphs = [s.model_copy(update={"eager": False}) for s in (*KNOWN, *UNTOUCHED)]
+    slower = [s.model_copy(update={"median_s": 3 * s.median_s}) for s in (*KNOWN, *UNTOUCHED)]
+    found = check_calibration(record(*graphs, *slower))
+    assert found.unknown == ()
+    assert sum(row.predicted_s is not None for row in found.rows) == 2 * len(UNTOUCHED)
+    assert all(g.worst_error_ratio < 0.02 for g in found.groups)
+
+
 def test_a_step_below_the_floor_fails_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = record(*KNOWN, *UNTOUCHED, read_bytes_per_s=8e9)
     assert check_calibration(made).passes is False

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
-from infopt.hardware import calibrate, detect, host
+from infopt.hardware import detect, host
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.calibrate import calibrated, calibrated_where_known, resolve_calibrated
 from infopt.hardware.calibration import Calibration, State
@@ -354,5 +354,11 @@ def test_a_unit_has_one_name_whoever_asks() -> None:
 
 
 def test_every_read_of_the_probe_counts_and_nothing_that_writes() -> None:
-    assert all(calibrate.is_read(name) for name in ("read", "sum", "gemv"))
-    assert not any(calibrate.is_read(name) for name in ("copy", "triad", "reader"))
+    names = ("read", "sum", "gemv", "copy", "triad", "reader")
+    record = calibration(*(measurement(name, value=1e12 + i) for i, name in enumerate(names)))
+    assert [m.name for m in record.reads] == ["read", "sum", "gemv"]
+    assert record.best_read is not None
+    assert record.best_read.name == "gemv"
+    contended = calibration(measurement("read", value=1e12), measurement("sum", value=2e12, contended=True))
+    assert contended.best_read is not None
+    assert contended.best_read.name == "read"
