@@ -188,12 +188,14 @@ def _with_rates(device: Accelerator, path: str, figures: Sequence[Measurement]) 
     # Formats that the catalogue leaves out of a GPU's peaks are those it has no units for.
     fills = device.processor or device.vendor == "custom"
     for m in sorted(figures, key=lambda m: m.value):  # the best of several sizes stays
-        if m.probe != "compute" or m.name != PEAK or m.format is None:
+        if m.probe != "compute" or m.format is None:
             continue
-        name = f"matmul_{m.format}_flop_per_s"
-        measured[name], data[f"measured.{name}"] = m.value, _datum(path, m)
+        # Nothing is faster than a peak: products of few rows may be faster than those of many.
         if fills and m.format not in device.peak_flop_per_s:
             peaks[m.format], data[f"peak_flop_per_s.{m.format}"] = m.value, _datum(path, m)
+        if m.name == PEAK:
+            name = f"matmul_{m.format}_flop_per_s"
+            measured[name], data[f"measured.{name}"] = m.value, _datum(path, m)
     copy = _host_copy(figures)
     if copy is not None and not device.processor:
         measured[HOST_COPY], data[f"measured.{HOST_COPY}"] = copy.value, _datum(path, copy)

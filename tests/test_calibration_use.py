@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
-from infopt.hardware import detect, host
+from infopt.hardware import calibrate, detect, host
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.calibrate import calibrated, calibrated_where_known, resolve_calibrated
 from infopt.hardware.calibration import Calibration, State
@@ -362,3 +362,13 @@ def test_every_read_of_the_probe_counts_and_nothing_that_writes() -> None:
     contended = calibration(measurement("read", value=1e12), measurement("sum", value=2e12, contended=True))
     assert contended.best_read is not None
     assert contended.best_read.name == "read"
+
+
+def test_a_peak_is_the_fastest_product_whatever_its_rows() -> None:
+    own = device(kind="cpu", name="Some CPU", accelerator=None)
+    few = product(9e9, format="bf16").model_copy(update={"name": "matmul_rows"})
+    record = calibration(measurement(value=2e10), product(6e9, format="bf16"), few, device=own)
+    choice = HardwareChoice(replace(host.unlisted_processor(), name="Some CPU"), None, "cpu")
+    used = calibrate._applied(choice, calibrate.Found("a.yaml", record))
+    assert used.peak_flop_per_s["bf16"] == 9e9
+    assert used.measured["matmul_bf16_flop_per_s"] == 6e9
