@@ -156,7 +156,7 @@ def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions, w
     from infopt.studies.checklist import checklist as study
     from infopt.studies.checklist import lists_of
     from infopt.studies.checklist_context import Deployment
-    from infopt.studies.observed import read_observed
+    from infopt.observing.observation import read_observation
 
     asked = lists_of(lists.items)
     answers = lists.signatures()
@@ -167,7 +167,7 @@ def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions, w
         load=load.load(scenario),
         curve=load.curve(),
         applied=lists.techniques_in_use(),
-        observed=read_observed(lists.observed) if lists.observed is not None else None,
+        observed=read_observation(lists.observed) if lists.observed is not None else None,
         offloads=any(word.partition("=")[0] == "--offload" for word in words),
     )
     return study(deployment, asked, answers, typed(words))

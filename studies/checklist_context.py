@@ -21,7 +21,7 @@ from infopt.profiles.checklists import Feature
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.boundary import named, with_techniques
-from infopt.studies.observed import Observed
+from infopt.observing.observation import Observation
 from infopt.studies.planning import Plan, own_constants, plan_built
 from infopt.studies.scenarios import Built, Request, build
 
@@ -75,7 +75,7 @@ class Deployment:
     load: Load
     curve: Curve = ()
     applied: tuple[str, ...] = ()
-    observed: Observed | None = None
+    observed: Observation | None = None
     offloads: bool = False
 
 
@@ -105,7 +105,7 @@ class Context:
             self._assume("acceptance", f"acceptance of {len(o.acceptance_per_position)} positions: observed")
         return replace(d, request=self._calibrated(d, request, o), load=load)
 
-    def _calibrated(self, d: Deployment, request: Request, o: Observed) -> Request:
+    def _calibrated(self, d: Deployment, request: Request, o: Observation) -> Request:
         """An observed time per token is a measured point, where steps emit one token and a class can be calibrated."""
         tpot_s, emits_one = o.mean_s("tpot_s"), o.tokens_per_step is None or abs(o.tokens_per_step - 1) < SAME_SHARE
         speculates = bool(o.acceptance_per_position) or d.load.draft.method is not None
@@ -142,7 +142,7 @@ class Context:
         return self.deployment.load
 
     @property
-    def observed(self) -> Observed | None:
+    def observed(self) -> Observation | None:
         return self.deployment.observed
 
     @property

@@ -47,7 +47,7 @@ def times(context: Context) -> Iterator[tuple[Time, float]]:
 
 
 def time_of(context: Context, field: str, name: str) -> Time:
-    """Observed, else expected, else its floor."""
+    """Observation, else expected, else its floor."""
     observed = context.observed
     mean = observed.mean_s(field) if observed is not None else None
     if observed is not None and mean is not None:

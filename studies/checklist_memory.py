@@ -11,7 +11,7 @@ from infopt.ledgers.energy import Energy
 from infopt.ledgers.estimate import Estimate, NoEstimate
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
 from infopt.studies.checklist_context import Answer, Context, needs
-from infopt.studies.observed import Observed
+from infopt.observing.observation import Observation
 from infopt.studies.planning import Cost
 from infopt.units import format_gib, format_share, format_tokens, format_whole
 
@@ -23,7 +23,7 @@ SECTIONS: dict[str, type] = {
     "estimate": Estimate,
     "cost": Cost,
     "energy": Energy,
-    "observed": Observed,
+    "observed": Observation,
 }
 UNITS = {"s": "s", "bytes": "bytes", "share": "share", "tokens": "tokens", "sequences": "sequences", "flop": "FLOP"}
 
@@ -100,7 +100,7 @@ def split_figure(path: str, where: str) -> tuple[str, str]:
     section, _, name = path.partition(".")
     if section not in SECTIONS:
         raise unknown_name("section", section, list(SECTIONS), f"{where}: a figure is written like memory.kv_share")
-    fields = Observed.model_fields if section == "observed" else get_type_hints(SECTIONS[section])
+    fields = Observation.model_fields if section == "observed" else get_type_hints(SECTIONS[section])
     if name not in fields:
         raise unknown_name("figure", path, [f"{section}.{field}" for field in fields], where)
     return section, name

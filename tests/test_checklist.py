@@ -26,7 +26,7 @@ from infopt.studies.checklist_answers import Signature, read_answers
 from infopt.studies.checklist_checks import checks, function, refuse_unknown
 from infopt.studies.checklist_context import FEATURE_WORDS, FEATURES, Context, Deployment
 from infopt.studies.checklist_latency import times
-from infopt.studies.observed import Observed, read_observed
+from infopt.observing.observation import Observation, read_observation
 from infopt.studies.scenarios import Request
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -200,11 +200,11 @@ def test_a_tail_passes_only_where_it_was_measured() -> None:
     d = with_targets(tpot_s=0.05)
     assert found(d, "batch-and-tails").status == "needs-measurement"
     for tail_s, status in ((0.04, "pass"), (0.06, "fail")):
-        o = Observed.model_validate({"effective_batch": 16, "tpot_s": {"mean": 0.02, "p99": tail_s}})
+        o = Observation.model_validate({"effective_batch": 16, "tpot_s": {"mean": 0.02, "p99": tail_s}})
         assert found(replace(d, observed=o), "batch-and-tails").status == status
-    mean = Observed(effective_batch=16, tpot_s=0.02)
+    mean = Observation(effective_batch=16, tpot_s=0.02)
     assert found(replace(d, observed=mean), "batch-and-tails").status == "needs-measurement"
-    assert found(replace(d, observed=Observed(tpot_s=0.06)), "batch-and-tails").status == "fail"
+    assert found(replace(d, observed=Observation(tpot_s=0.06)), "batch-and-tails").status == "fail"
 
 
 def test_a_device_without_measurements_fails_only_below_the_floor() -> None:
@@ -238,7 +238,7 @@ def test_a_start_passes_only_where_its_whole_range_does() -> None:
 
 
 def test_an_observation_stands_in_for_what_was_not_given() -> None:
-    o = Observed(effective_batch=13.2, tpot_s=0.02, prefix_hit_share=0.3)
+    o = Observation(effective_batch=13.2, tpot_s=0.02, prefix_hit_share=0.3)
     d = replace(deployment(batch=1), observed=o)
     c = Context(d)
     assert (c.scenario.batch, c.load.prefix.hit_share) == (13, 0.3)
@@ -250,19 +250,19 @@ def test_an_observation_stands_in_for_what_was_not_given() -> None:
 
 def test_measured_batch_needs_the_utilization_or_a_time() -> None:
     """16 GB of weights and 13 caches of 2,150 tokens in 20 ms, of 67 GB that H100 reads in that time."""
-    o = Observed(effective_batch=13.0)
+    o = Observation(effective_batch=13.0)
     assert found(replace(deployment(), observed=o), "measured-batch").status == "needs-measurement"
-    timed = Observed(effective_batch=13.0, tpot_s=0.02)
+    timed = Observation(effective_batch=13.0, tpot_s=0.02)
     entry = found(replace(deployment(), observed=timed), "measured-batch")
     read = 2 * 7_504_924_672 + 13 * 2150 * KV_8B_BYTES  # without the input embedding
     assert entry.status == "pass"
     assert f"{read / (0.02 * 3.35e12):.1%}" in entry.answer.reason
-    low = Observed(effective_batch=2.0, bandwidth_utilization=0.5)
+    low = Observation(effective_batch=2.0, bandwidth_utilization=0.5)
     assert "below 4" in found(replace(deployment(), observed=low), "measured-batch").answer.reason
 
 
 def test_an_impossible_time_calibrates_nothing_and_says_so() -> None:
-    o = Observed(effective_batch=16, tpot_s=0.001)
+    o = Observation(effective_batch=16, tpot_s=0.001)
     c = Context(replace(deployment(), observed=o))
     assert any("calibrates nothing" in text.text for text in c.assumed)
 
@@ -280,8 +280,8 @@ def test_hits_far_below_what_is_shared_fail() -> None:
 
 
 def test_a_file_of_the_contract_is_read_strictly(tmp_path: Path) -> None:
-    def read(text: str) -> Observed:
-        return read_observed(Path(written(tmp_path / "o.json", text)))
+    def read(text: str) -> Observation:
+        return read_observation(Path(written(tmp_path / "o.json", text)))
 
     seen = read('{"effective_batch": 4, "tpot_s": {"p50": 0.02, "p99": null}, "unknown_names": ["x"], "new": 1}')
     assert (seen.effective_batch, seen.mean_s("tpot_s"), seen.tail_s("tpot_s"), seen.ignored) == (
@@ -367,7 +367,7 @@ def test_speculation_is_never_passed_for_high_concurrency_by_a_prediction() -> N
 
 
 def test_observed_acceptance_says_that_it_speculates() -> None:
-    o = Observed(acceptance_per_position=(0.8, 0.6, 0.5), effective_batch=1.0)
+    o = Observation(acceptance_per_position=(0.8, 0.6, 0.5), effective_batch=1.0)
     entry = found(
         replace(deployment("h100:4", "70b", load=Load(draft=Draft(method="eagle"))), observed=o), "speculation-gain"
     )

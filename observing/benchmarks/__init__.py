@@ -1,0 +1,1 @@
+"""Results of load generators and benchmarks, read into observations: one file a tool."""
