@@ -4,14 +4,18 @@ The standard library is enough. The key (INFOPT_API_KEY, else OPENAI_API_KEY) go
 nowhere else, and is taken out of whatever the server says before it is shown.
 """
 
+import contextlib
 import http.client
 import json
 import os
 import re
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +27,7 @@ MAX_BYTES = 20_000_000
 METRICS_S = 10.0  # for one answer of /metrics or /v1/models
 ANSWER_S = 600.0  # for one completion
 KEYS = ("INFOPT_API_KEY", "OPENAI_API_KEY")
+_GRACE_RATIO = 1.1  # of a limit: then the connection is cut, where the limits of its single waits did not end it
 _ADDRESS = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:/[\w.~/-]*)?")
 
 
@@ -50,20 +55,95 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
         return following
 
 
+class _Deadline:
+    """The end of an exchange: a socket's timeout is for each piece, which who sends a byte a second renews."""
+
+    def __init__(self) -> None:
+        self._ends: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self.passed = False
+
+    def watch(self, end: socket.socket) -> None:
+        """Cut this connection too; by a second handle, since TLS takes the first one away."""
+        with self._lock:
+            self._ends.append(end.dup())
+            if self.passed:
+                self._cut()
+
+    def _pass(self) -> None:
+        with self._lock:
+            self.passed = True
+            self._cut()
+
+    def _cut(self) -> None:
+        for end in self._ends:
+            with contextlib.suppress(OSError):  # the other side has closed it
+                end.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def within(self, limit_s: float) -> Iterator[None]:
+        """Run until the limit, and close the handles."""
+        timer = threading.Timer(limit_s, self._pass)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                for end in self._ends:
+                    end.close()
+                self._ends.clear()
+
+
+class _Plain(http.client.HTTPConnection):
+    """A connection that a deadline can cut, from its first byte on."""
+
+    def __init__(self, deadline: _Deadline, host: str, **options: Any) -> None:
+        super().__init__(host, **options)
+        self._deadline = deadline
+
+    def connect(self) -> None:
+        super().connect()
+        self._deadline.watch(self.sock)
+
+
+class _Secure(http.client.HTTPSConnection, _Plain):
+    """The same under TLS, whose greeting counts too: HTTPSConnection connects as _Plain does, then encrypts."""
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Plain, self._deadline), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Secure, self._deadline), req)
+
+
 class Server:
     """One server, by the address of its API with or without a final /v1.
 
+    named  what the user gave the address as, for errors
     Errors: InfoptError where the address is none, holds a password, or the key holds characters no key has.
     """
 
-    def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, url: str, environment: Mapping[str, str] = os.environ, named: str = "--endpoint") -> None:
         if "@" in url:
-            raise InfoptError(f"--endpoint: no password in the address; set {KEYS[0]} to the key")
+            raise InfoptError(f"{named}: no password in the address; set {KEYS[0]} to the key")
         if not _ADDRESS.fullmatch(url):
-            raise InfoptError(f"--endpoint {url[:80]!r}: expected http://HOST:PORT or https://HOST")
+            raise InfoptError(f"{named} {url[:80]!r}: expected http://HOST:PORT or https://HOST")
         self.base = url.rstrip("/").removesuffix("/v1")
         self._key = _key(environment)
-        self._opener = urllib.request.build_opener(_SameHost)
 
     def get(self, path: str, limit_s: float = METRICS_S) -> Reply:
         """Whatever it answers to a GET."""
@@ -108,13 +188,22 @@ class Server:
             request.add_unredirected_header("Authorization", f"Bearer {self._key}")
         until = time.monotonic() + limit_s
         url = request.full_url
-        try:
-            with self._opener.open(request, timeout=limit_s) as response:
-                return Reply(response.status, _bounded(response, until, limit_s, url))
-        except urllib.error.HTTPError as error:
-            return Reply(error.code, _start(error))
-        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-            raise InfoptError(f"{url}: no answer: {_why(error, limit_s)}; is the server running there?") from error
+        deadline = _Deadline()
+        opener = urllib.request.build_opener(_SameHost, _Http(deadline), _Https(deadline))
+        with deadline.within(_GRACE_RATIO * limit_s):
+            try:
+                with opener.open(request, timeout=limit_s) as response:
+                    return Reply(response.status, _bounded(response, until, limit_s, url))
+            except urllib.error.HTTPError as error:
+                return Reply(error.code, _start(error))
+            except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+                if deadline.passed:
+                    raise _late(url, limit_s) from error
+                raise InfoptError(f"{url}: no answer: {_why(error, limit_s)}; is the server running there?") from error
+
+
+def _late(url: str, limit_s: float) -> InfoptError:
+    return InfoptError(f"{url}: the answer took more than {limit_s:g} s")
 
 
 def _start(error: urllib.error.HTTPError) -> bytes:
@@ -127,7 +216,15 @@ def _start(error: urllib.error.HTTPError) -> bytes:
 
 
 def _bounded(response: Any, until: float, limit_s: float, url: str) -> bytes:
-    """The body, up to the limits; read piece by piece, since a server may send a byte a second."""
+    """The body, up to the limits; read piece by piece, since a server may send a byte a second.
+
+    Errors: InfoptError beyond a limit, where it breaks off, and where it is compressed, which was not asked for.
+    """
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise InfoptError(
+            f"{url}: the answer is compressed ({encoding[:20]!r}), which was not asked for; is it a proxy?"
+        )
     pieces: list[bytes] = []
     size = 0
     while piece := response.read1(1 << 16):
@@ -136,7 +233,11 @@ def _bounded(response: Any, until: float, limit_s: float, url: str) -> bytes:
         if size > MAX_BYTES:
             raise InfoptError(f"{url}: more than {MAX_BYTES} bytes of answer")
         if time.monotonic() > until:
-            raise InfoptError(f"{url}: the answer took more than {limit_s:g} s")
+            raise _late(url, limit_s)
+    if time.monotonic() > until:
+        raise _late(url, limit_s)
+    if response.length:
+        raise InfoptError(f"{url}: the answer broke off {response.length} bytes before its end")
     return b"".join(pieces)
 
 
