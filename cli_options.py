@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from infopt.errors import InfoptError
-from infopt.units import parse_count, parse_rate_per_s, parse_seconds, parse_share, parse_tokens, parse_usd
+from infopt.units import parse_bytes, parse_count, parse_rate_per_s, parse_seconds, parse_share, parse_tokens, parse_usd
 
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
@@ -33,6 +33,11 @@ def count(option: str, minimum: int = 1) -> Callable[[str], int]:
 def tokens(option: str) -> Callable[[str], int]:
     """A parser of token counts; 32k is 32768."""
     return lambda text: parse_tokens(text, option)
+
+
+def size(option: str) -> Callable[[str], int]:
+    """A parser of sizes in bytes; a unit is needed."""
+    return lambda text: parse_bytes(text, option)
 
 
 def share(option: str) -> Callable[[str], float]:
@@ -156,6 +161,18 @@ class ScenarioOptions:
     max_num_batched_tokens: Annotated[
         int | None, length("--max-num-batched-tokens", help="The engine's limit of tokens in one step.")
     ] = None
+    kv_pool: Annotated[
+        int | None,
+        typer.Option(
+            "--kv-pool",
+            parser=size("--kv-pool"),
+            metavar="BYTES",
+            help="KV cache of each device, 1GiB, where the engine is told it (--kv-cache-memory-bytes).",
+        ),
+    ] = None
+    block_size: Annotated[
+        int | None, length("--block-size", help="Tokens of a block of the cache; default: the engine's.")
+    ] = None
     price: Annotated[
         list[str],
         typer.Option(
@@ -168,7 +185,7 @@ class ScenarioOptions:
             "--point",
             metavar="batch=N,tpot=TIME",
             show_default=False,
-            help="A measured point (also isl=, osl=, weights=) that calibrates the estimate; repeatable.",
+            help="A measured point (also isl=, osl=, weights=, hits=) that calibrates the estimate; repeatable.",
         ),
     ] = field(default_factory=list)
     watts: Annotated[
@@ -226,6 +243,8 @@ class ScenarioOptions:
             utilization=self.util,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
+            block_tokens=self.block_size,
+            kv_pool_bytes=self.kv_pool,
             text_only=self.text_only,
             points=tuple(self.point),
             power=parse_power(self.watts) if self.watts is not None else DEFAULT_POWER,

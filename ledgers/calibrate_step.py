@@ -34,7 +34,10 @@ CALIBRATED = {1: (0.87, 1.19), 2: (0.84, 1.12)}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured step: the placement it was measured on, its load, and the time of an output token."""
+    """One measured step: the placement it was measured on, its load, and the time of an output token.
+
+    cached_tokens  of every prompt, found in a prefix cache: no sequence waits for them
+    """
 
     shape: StepShape
     batch: int
@@ -42,6 +45,7 @@ class Point:
     input_tokens: int
     output_tokens: int
     tpot_s: float
+    cached_tokens: float = 0.0
 
 
 def calibrate(constants: StepConstants, points: Sequence[Point]) -> StepConstants:
@@ -72,7 +76,8 @@ Parts = tuple[float, float, float]  # slope, overhead, and the measured time tha
 
 
 def _parts_s(constants: StepConstants, p: Point, one_placement: bool) -> Parts:
-    terms = step_terms_s(p.shape, constants, p.batch, p.context_tokens, p.input_tokens, p.output_tokens)
+    lengths = (p.context_tokens, p.input_tokens, p.output_tokens)
+    terms = step_terms_s(p.shape, constants, p.batch, *lengths, p.cached_tokens)
     overhead = sum(float(value) for name, value in terms.items() if name in OVERHEAD)
     fixed = float(terms["weights"]) if one_placement else 0.0
     return sum(float(value) for value in terms.values()) - overhead - fixed, overhead, p.tpot_s - fixed

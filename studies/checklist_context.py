@@ -17,11 +17,12 @@ from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import FULL_PRECISION_BITS
 from infopt.ledgers.terms import Caveat
+from infopt.observing.observation import Observation
 from infopt.profiles.checklists import Feature
 from infopt.profiles.formats import load_weight_format
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.boundary import named, with_techniques
-from infopt.observing.observation import Observation
+from infopt.studies.observed import with_observed
 from infopt.studies.planning import Plan, own_constants, plan_built
 from infopt.studies.scenarios import Built, Request, build
 
@@ -36,8 +37,6 @@ TECHNIQUE_OF: dict[Feature, str] = {
     "parallelism": "parallelism",
 }
 NOT_JUDGED = "not judged by this version of infopt"
-# Tokens per step this near to one are one.
-SAME_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,36 +89,9 @@ class Context:
 
     def _with_observed(self, d: Deployment) -> Deployment:
         """What was observed stands for what was not given."""
-        o, load, request = d.observed, d.load, d.request
-        if o is None:
-            return d
-        if o.effective_batch is not None and request.batch == 1 and round(o.effective_batch) > 1:
-            request = replace(request, batch=round(o.effective_batch) * request.dp)
-            self._assume("batch", f"batch {request.batch}: observed {o.effective_batch:.3g} sequences in a step")
-        if o.prefix_hit_share is not None and load.prefix.hit_share is None:
-            load = replace(load, prefix=replace(load.prefix, hit_share=o.prefix_hit_share))
-            self._assume("prefix", f"prefix hits {o.prefix_hit_share:.1%} of prompt tokens: observed")
-        draft = load.draft
-        if o.acceptance_per_position and draft.accepted is None and draft.acceptance is None:
-            load = replace(load, draft=replace(draft, accepted=tuple(o.acceptance_per_position)))
-            self._assume("acceptance", f"acceptance of {len(o.acceptance_per_position)} positions: observed")
-        return replace(d, request=self._calibrated(d, request, o), load=load)
-
-    def _calibrated(self, d: Deployment, request: Request, o: Observation) -> Request:
-        """An observed time per token is a measured point, where steps emit one token and a class can be calibrated."""
-        tpot_s, emits_one = o.mean_s("tpot_s"), o.tokens_per_step is None or abs(o.tokens_per_step - 1) < SAME_SHARE
-        speculates = bool(o.acceptance_per_position) or d.load.draft.method is not None
-        if not tpot_s or not emits_one or speculates or o.effective_batch is None or request.points or d.curve:
-            return request
-        batch = max(1, round(o.effective_batch)) * request.dp
-        pointed = replace(request, points=(f"batch={batch},tpot={tpot_s * 1e3:.6f}ms",))
-        try:
-            own_constants(build(d.model, d.hardware, request).scenario, pointed)
-        except InfoptError as error:
-            self._assume("calibration", f"the observed time per token calibrates nothing: {error}")
-            return request
-        self._assume("calibration", f"times calibrated by the observed {tpot_s * 1e3:.3g} ms per token")
-        return pointed
+        filled = with_observed(d.observed, d.model, d.hardware, d.request, d.load, d.curve)
+        self.assumed += filled.assumed
+        return replace(d, request=filled.request, load=filled.load)
 
     def _with_rate(self) -> None:
         """Where no batch was given or observed, the one that Little's law gives at the rate."""

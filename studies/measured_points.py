@@ -1,6 +1,7 @@
 """Measured points as people write them, `batch=1,tpot=12.1ms`, in place of the shipped constants.
 
-A point takes what it does not say (isl, osl, weights) from the scenario it is given for.
+A point takes what it does not say (isl, osl, weights) from the scenario it is given for. `hits=30%` are the prompt
+tokens that were found in a prefix cache while it was measured.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from infopt.ledgers.estimate import NoEstimate, step_clock
 from infopt.ledgers.scenario import Scenario
 from infopt.profiles.step_constants import StepConstants
 from infopt.studies.scenarios import Built, with_weights
-from infopt.units import format_seconds, parse_count, parse_seconds, parse_tokens
+from infopt.units import format_seconds, parse_count, parse_seconds, parse_share, parse_tokens
 
-KEYS = ("batch", "tpot", "isl", "osl", "weights")
+KEYS = ("batch", "tpot", "isl", "osl", "weights", "hits")
 OPTION = "--point"
 
 
@@ -54,7 +55,8 @@ def _point(s: Scenario, text: str, constants: StepConstants) -> Point:
     compiled = step_clock(s)
     if isinstance(compiled, NoEstimate):
         raise InfoptError(f"{OPTION} {text}: {compiled.reason}")
-    return Point(compiled.shape, s.sharing_batch, context, s.input_tokens, s.output_tokens, given["tpot"])
+    lengths, cached = (s.input_tokens, s.output_tokens), given.get("hits", 0.0) * s.input_tokens
+    return Point(compiled.shape, s.sharing_batch, context, *lengths, given["tpot"], min(cached, s.input_tokens - 1.0))
 
 
 def parse_point(text: str) -> dict[str, Any]:
@@ -82,4 +84,6 @@ def _value(key: str, text: str) -> int | float | str:
         return text
     if key == "tpot":
         return parse_seconds(text, OPTION)
+    if key == "hits":
+        return parse_share(text, OPTION)
     return parse_count(text, OPTION) if key == "batch" else parse_tokens(text, OPTION)

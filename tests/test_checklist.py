@@ -17,6 +17,7 @@ from infopt.boundaries.load import Adapters, Draft, Links, Load, Offload, Prefix
 from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
+from infopt.observing.observation import Observation, read_observation
 from infopt.profiles.checklists import WORDS, commands, shipped
 from infopt.profiles.resolve import resolve_model
 from infopt.reports.checklist_report import value_words
@@ -26,7 +27,6 @@ from infopt.studies.checklist_answers import Signature, read_answers
 from infopt.studies.checklist_checks import checks, function, refuse_unknown
 from infopt.studies.checklist_context import FEATURE_WORDS, FEATURES, Context, Deployment
 from infopt.studies.checklist_latency import times
-from infopt.observing.observation import Observation, read_observation
 from infopt.studies.scenarios import Request
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -242,8 +242,10 @@ def test_an_observation_stands_in_for_what_was_not_given() -> None:
     d = replace(deployment(batch=1), observed=o)
     c = Context(d)
     assert (c.scenario.batch, c.load.prefix.hit_share) == (13, 0.3)
+    # Three tenths of the prompts that a token waits for are cached: the time holds with them, not without.
+    assert c.situation.tpot_s() == pytest.approx(0.02, rel=2e-3)
     estimate: Any = c.plan.estimate
-    assert estimate.tpot_s == pytest.approx(0.02, rel=1e-3)
+    assert estimate.tpot_s > 0.0202
     given = Context(replace(deployment(batch=7, load=Load(prefix=Prefix(hit_share=0.1))), observed=o))
     assert (given.scenario.batch, given.load.prefix.hit_share) == (7, 0.1)
 

@@ -1,0 +1,166 @@
+"""An observation in place of what was not given: one rule for `plan`, `boundary`, `checklist` and `observe`.
+
+What a user typed stands; what was left at its default is taken from the observation, and each such figure is said as
+an assumption. Lengths are means of the requests, so the decode context is the mean one; the batch is the mean of
+sequences in a step, times the replicas; an observed time per output token calibrates the step model as `--point` does,
+where steps emit one token.
+"""
+
+import re
+from dataclasses import replace
+
+from infopt.boundaries.load import Load
+from infopt.boundaries.steps import Curve
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.terms import Caveat
+from infopt.observing.observation import Observation
+from infopt.profiles.engines import engine_name, engine_names
+from infopt.profiles.geometry import ModelProfile
+from infopt.studies.planning import own_constants
+from infopt.studies.scenarios import Request, build
+
+# Tokens per step this near to one are one.
+SAME_SHARE = 0.02
+# Methods other than n-grams draft in every step; below this share of the steps it is n-grams.
+ALWAYS_SHARE = 0.95
+_VERSION = re.compile(r"v?\d+(\.\d+)+((\.post|\.dev|rc)\d+)?|b\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A request and a load with what was observed in the place of what was not given.
+
+    assumed  each figure that was taken from the observation, and why one was not
+    """
+
+    request: Request
+    load: Load
+    assumed: tuple[Caveat, ...]
+
+
+def with_observed(
+    o: Observation | None,
+    model: ModelProfile,
+    hardware: HardwareChoice,
+    request: Request,
+    load: Load,
+    curve: Curve = (),
+) -> Filled:
+    """What was observed stands for what was not given; without an observation all stays as it is."""
+    if o is None:
+        return Filled(request, load, ())
+    said: list[Caveat] = []
+    request = _with_engine(o, request, said)
+    request = _with_lengths(o, request, said)
+    request = _with_batch(o, request, said)
+    load = _with_prefix(o, load, said)
+    load = _with_draft(o, load, said)
+    request = _calibrated(o, model, hardware, request, load, curve, said)
+    return Filled(request, load, tuple(said))
+
+
+def batch_of(o: Observation) -> float | None:
+    """Mean sequences in a step of one server: the gauge's, Little's where there is no gauge; None where neither is."""
+    return o.effective_batch if o.effective_batch else o.effective_batch_by_littles_law
+
+
+def speculates(o: Observation) -> bool:
+    """Whether the engine drafts: it counts what is accepted, or steps emit more than one token."""
+    more = o.tokens_per_step is not None and o.tokens_per_step > 1 + SAME_SHARE
+    return o.acceptance_per_position is not None or more
+
+
+def version_of(o: Observation) -> str | None:
+    """The engine's version, where the guess is one version and not a range of them."""
+    guess = (o.version_guess or "").strip()
+    return guess.removeprefix("v") if _VERSION.fullmatch(guess) else None
+
+
+def _with_engine(o: Observation, request: Request, said: list[Caveat]) -> Request:
+    """The engine observed, where infopt knows it under that name."""
+    if o.engine not in engine_names() or o.engine == engine_name(request.engine):
+        return request
+    said.append(Caveat("engine", f"engine {o.engine}: observed"))
+    return replace(request, engine=o.engine, engine_version=None)
+
+
+def _with_lengths(o: Observation, request: Request, said: list[Caveat]) -> Request:
+    """Mean prompt and answer, each where it was not given; they must fit in a context that was."""
+    isl, osl = request.input_tokens, request.output_tokens
+    found_in = None if isl is not None else _whole(o.input_tokens_mean)
+    found_out = None if osl is not None else _whole(o.output_tokens_mean)
+    told = [f"{name} {n}" for name, n in (("input", found_in), ("output", found_out)) if n is not None]
+    filled_in, filled_out = isl or found_in, osl or found_out
+    if not told or filled_in is None:
+        return request
+    tokens, ctx = filled_in + (filled_out or 1), request.context_tokens
+    if ctx is not None and tokens > ctx:
+        said.append(Caveat("lengths", f"observed {' and '.join(told)} tokens do not fit in a context of {ctx}"))
+        return request
+    said.append(Caveat("lengths", f"{' and '.join(told)} tokens: means observed"))
+    return replace(request, input_tokens=filled_in, output_tokens=filled_out)
+
+
+def _whole(tokens: float | None) -> int | None:
+    return None if tokens is None else max(1, round(tokens))
+
+
+def _with_batch(o: Observation, request: Request, said: list[Caveat]) -> Request:
+    batch = batch_of(o)
+    if batch is None or request.batch != 1 or round(batch) <= 1:
+        return request
+    together = round(batch) * request.dp
+    by = "" if o.effective_batch else " by Little's law"
+    said.append(Caveat("batch", f"batch {together}: observed {batch:.3g} sequences in a step{by}"))
+    return replace(request, batch=together)
+
+
+def _with_prefix(o: Observation, load: Load, said: list[Caveat]) -> Load:
+    if o.prefix_hit_share is None or load.prefix.hit_share is not None:
+        return load
+    said.append(Caveat("prefix", f"prefix hits {o.prefix_hit_share:.1%} of prompt tokens: observed"))
+    return replace(load, prefix=replace(load.prefix, hit_share=o.prefix_hit_share))
+
+
+def _with_draft(o: Observation, load: Load, said: list[Caveat]) -> Load:
+    """Acceptance by position, and the share of steps that had a draft: only n-grams leave some without."""
+    draft, rates = load.draft, o.acceptance_per_position
+    if not rates or draft.accepted is not None or draft.acceptance is not None:
+        return load
+    told = f"acceptance of {len(rates)} positions: observed"
+    draft = replace(draft, accepted=tuple(rates))
+    if o.draft_share is not None and draft.drafting_share == 1.0:
+        told += f", with a draft in {o.draft_share:.0%} of the steps"
+        draft = replace(draft, drafting_share=o.draft_share)
+        if draft.method is None and draft.scenario is None and o.draft_share < ALWAYS_SHARE:
+            told += ": n-grams (--method names another)"
+            draft = replace(draft, method="ngram")
+    said.append(Caveat("acceptance", told))
+    return replace(load, draft=draft)
+
+
+def _calibrated(
+    o: Observation,
+    model: ModelProfile,
+    hardware: HardwareChoice,
+    request: Request,
+    load: Load,
+    curve: Curve,
+    said: list[Caveat],
+) -> Request:
+    """An observed time per token is a measured point, where steps emit one token and a class can be calibrated."""
+    tpot_s, batch = o.mean_s("tpot_s"), batch_of(o)
+    if not tpot_s or batch is None or request.points or curve or speculates(o) or load.draft.method is not None:
+        return request
+    together = max(1, round(batch)) * request.dp
+    hits = f",hits={o.prefix_hit_share:.6f}" if o.prefix_hit_share else ""
+    pointed = replace(request, points=(f"batch={together},tpot={tpot_s * 1e3:.6f}ms{hits}",))
+    try:
+        own_constants(build(model, hardware, request).scenario, pointed)
+    except InfoptError as error:
+        said.append(Caveat("calibration", f"the observed time per token calibrates nothing: {error}"))
+        return request
+    said.append(Caveat("calibration", f"times calibrated by the observed {tpot_s * 1e3:.3g} ms per token"))
+    return pointed
