@@ -23,9 +23,11 @@ from infopt.cli_options import (
     takes,
     without_options,
 )
+from infopt.cli_observed import ObservedOptions
 from infopt.errors import InfoptError
 
 if TYPE_CHECKING:
+    from infopt.profiles.geometry import ModelProfile
     from infopt.studies.planning import Plan
 
 GOOD, FAILS, WRONG_USAGE, NOTHING, UNDETERMINED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -71,9 +73,10 @@ def root(
 
 
 @app.command(epilog=STATUSES)
-@takes(ScenarioOptions, MonthOptions, LadderOptions, OutputOptions)
+@takes(ScenarioOptions, ObservedOptions, MonthOptions, LadderOptions, OutputOptions)
 def plan(
     scenario: ScenarioOptions,
+    observed: ObservedOptions,
     monthly: MonthOptions,
     ladder: LadderOptions,
     output: OutputOptions,
@@ -95,6 +98,7 @@ def plan(
     infopt plan --model 70b --isl 2k --osl 300 --compare "--hw h100:4" "--hw h200:2 --weights fp8"
     infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --batch 32 --monthly 5/s --baseline-usd 30000
     infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --ladder
+    infopt plan --model 8b --hw l40s --observed observed.json
 
     32k means 32768 tokens. Times are floors (at least this long) but for those of the estimate.
     """
@@ -104,6 +108,8 @@ def plan(
         raise InfoptError("--monthly is of one deployment: name it with --hw, and leave --compare out")
     if ladder.asked and (compare is not None or explain or monthly.load() is not None):
         raise InfoptError("--ladder is a page of its own: leave --compare, --explain and --monthly out")
+    if observed.observed is not None and (ladder.asked or compare is not None or scenario.hw is None):
+        raise InfoptError("--observed is of one deployment: name it with --hw, and leave --compare and --ladder out")
     if ladder.asked or compare is not None:
         text, fits = other_page(scenario, ladder, compare, output)
         emit(text)
@@ -119,12 +125,22 @@ def plan(
         text, fits = render_choices(found, output.form, next_command(found.plans)), found.fits
     else:
         from infopt.reports.render import render_plan
-        from infopt.studies.planning import plan as planned
 
-        result = planned(model, scenario.hardware(), scenario.request())
+        result = planned(model, scenario, observed)
         text, fits = render_plan(result, output.form, explain, monthly.month(result)), result.fits
     emit(text)
     raise typer.Exit(verdict_status(fits, allow_undetermined))
+
+
+def planned(model: "ModelProfile", scenario: ScenarioOptions, observed: ObservedOptions) -> "Plan":
+    """The plan of one scenario, with what was observed of it where a file says that."""
+    from infopt.studies.planning import plan as study
+
+    if observed.observed is None:
+        return study(model, scenario.hardware(), scenario.request())
+    from infopt.studies.observed import planned_with
+
+    return planned_with(model, scenario.hardware(), observed.filled(model, scenario))
 
 
 def other_page(

@@ -1,6 +1,6 @@
 """`infopt boundary`: the scenario, what arrives, what is in use already, and how deep to go."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +8,7 @@ import typer
 
 from infopt.cli import app, emit
 from infopt.cli_load import LoadOptions
+from infopt.cli_observed import ObservedOptions
 from infopt.cli_options import OutputOptions, ScenarioOptions, takes
 from infopt.errors import InfoptError
 
@@ -48,11 +49,12 @@ class DepthOptions:
 
 
 @app.command(epilog=BOUNDARY_STATUSES)
-@takes(ScenarioOptions, LoadOptions, DepthOptions, OutputOptions)
+@takes(ScenarioOptions, LoadOptions, DepthOptions, ObservedOptions, OutputOptions)
 def boundary(
     scenario: ScenarioOptions,
     load: LoadOptions,
     depth: DepthOptions,
+    observed: ObservedOptions,
     output: OutputOptions,
     technique: Annotated[
         str | None, typer.Argument(metavar="TECHNIQUE", show_default=False, help="Without one: all of them.")
@@ -68,6 +70,7 @@ def boundary(
     infopt boundary speculative --model 70b --hw h100:4 --ctx 4k --alpha 0.7 --draft 1b --plot
     infopt boundary kv --model 70b --hw h100:4 --ctx 8k --vary batch=1:256
     infopt boundary --model 70b --hw h100:4 --ctx 8k --batch 64 --with kv-fp8,weights-fp8
+    infopt boundary --model 8b --hw l40s --observed observed.json --with prefix
 
     Gains are ratios, more is better. A flip is the value at which the verdict changes, all else as it is.
     """
@@ -75,21 +78,28 @@ def boundary(
         raise InfoptError("--hw is missing: an optimization pays or not on a certain machine, such as --hw h100:4")
     if technique is None and (depth.vary is not None or depth.plot or depth.picture is not None):
         raise InfoptError("--vary, --plot and --picture are of one technique: name it, infopt boundary speculative ...")
-    found = _answered(scenario, load, depth, technique)
+    found = _answered(scenario, load, depth, observed, technique)
     emit(_page(found, technique, depth, output))
     raise typer.Exit(_status(found, technique, allow_undetermined))
 
 
-def _answered(scenario: ScenarioOptions, load: LoadOptions, depth: DepthOptions, technique: str | None) -> "Boundaries":
+def _answered(
+    scenario: ScenarioOptions,
+    load: LoadOptions,
+    depth: DepthOptions,
+    observed: ObservedOptions,
+    technique: str | None,
+) -> "Boundaries":
     from infopt.boundaries.registry import technique as named
     from infopt.profiles.resolve import resolve_model
     from infopt.studies.boundary import boundaries
 
     only = [named(technique)] if technique is not None else []
     model = resolve_model(scenario.model, online=scenario.online)
-    given = load.load(scenario)
-    used = depth.techniques_in_use()
-    return boundaries(model, scenario.hardware(), scenario.request(), given, load.curve(), used, only)
+    used, curve = depth.techniques_in_use(), load.curve()
+    filled = observed.filled(model, scenario, load.load(scenario), curve)
+    found = boundaries(model, scenario.hardware(), filled.request, filled.load, curve, used, only)
+    return replace(found, assumptions=(*filled.assumed, *found.assumptions))
 
 
 def _page(found: "Boundaries", technique: str | None, depth: DepthOptions, output: OutputOptions) -> str:

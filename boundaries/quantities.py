@@ -64,6 +64,12 @@ def _most_context(situation: Situation) -> float:
     return float(max(s.model.max_position_tokens or LONGEST_CONTEXT_TOKENS, s.context_tokens))
 
 
+def _with_context(situation: Situation, context_tokens: float) -> Situation:
+    """Another context; a prompt cache in use finds no more of a prompt than the prompt has."""
+    s = with_context(situation.scenario, int(context_tokens))
+    return situation.changed(scenario=s, cached_tokens=min(situation.cached_tokens, s.input_tokens - 1.0))
+
+
 def _with_bandwidth(situation: Situation, bytes_per_s: float) -> Situation:
     return situation.changed(accelerator=situation.scenario.accelerator.at_bandwidth(bytes_per_s))
 
@@ -84,7 +90,7 @@ CONTEXT = Quantity(
     low=2,
     high=_most_context,
     get=lambda situation: float(situation.scenario.context_tokens),
-    set=lambda situation, value: situation.changed(scenario=with_context(situation.scenario, int(value))),
+    set=_with_context,
 )
 RATE = Quantity(
     name="rate",

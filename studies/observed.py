@@ -18,7 +18,7 @@ from infopt.ledgers.terms import Caveat
 from infopt.observing.observation import Observation
 from infopt.profiles.engines import engine_name, engine_names
 from infopt.profiles.geometry import ModelProfile
-from infopt.studies.planning import own_constants
+from infopt.studies.planning import Plan, own_constants, plan
 from infopt.studies.scenarios import Request, build
 
 # Tokens per step this near to one are one.
@@ -59,6 +59,16 @@ def with_observed(
     load = _with_draft(o, load, said)
     request = _calibrated(o, model, hardware, request, load, curve, said)
     return Filled(request, load, tuple(said))
+
+
+def planned_with(model: ModelProfile, hardware: HardwareChoice, filled: Filled) -> Plan:
+    """The plan of what was observed; of the load it knows prompts computed whole and one token a step, and says so."""
+    found, prefix, draft = plan(model, hardware, filled.request), filled.load.prefix, filled.load.draft
+    left = [name for name, there in (("prefix hits", prefix.hit_share), ("drafts", draft.accepted)) if there]
+    said = [c for c in filled.assumed if c.id not in ("prefix", "acceptance")]
+    if left:
+        said.append(Caveat("observed", f"{' and '.join(left)} were observed; they are in `infopt boundary`, not here"))
+    return replace(found, assumptions=(*said, *found.assumptions))
 
 
 def batch_of(o: Observation) -> float | None:
