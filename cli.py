@@ -12,6 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from infopt import __version__
+from infopt.cli_observed import ObservedOptions
 from infopt.cli_options import (
     Context,
     LadderOptions,
@@ -23,7 +24,6 @@ from infopt.cli_options import (
     takes,
     without_options,
 )
-from infopt.cli_observed import ObservedOptions
 from infopt.errors import InfoptError
 
 if TYPE_CHECKING:

@@ -152,11 +152,11 @@ def _filled(family: Any, said: dict[str, str]) -> Any:
 
 
 def _checked(scenario: ScenarioOptions, load: LoadOptions, lists: ListOptions, words: list[str]) -> "Checked":
+    from infopt.observing.observation import read_observation
     from infopt.profiles.resolve import resolve_model
     from infopt.studies.checklist import checklist as study
     from infopt.studies.checklist import lists_of
     from infopt.studies.checklist_context import Deployment
-    from infopt.observing.observation import read_observation
 
     asked = lists_of(lists.items)
     answers = lists.signatures()

@@ -92,17 +92,6 @@ class Checklist(Record):
     items: list[Item] = Field(min_length=1)
 
 
-class EngineCommands(Record):
-    """Where a server tells what: the page, and names on it (extended regular expressions)."""
-
-    page: str
-    batch: str
-    prefix: str
-    acceptance: str
-    preemptions: str
-    source: str
-
-
 class VendorCommands(Record):
     """What shows how devices hang together, what is in their memory, and what drives them."""
 
@@ -118,7 +107,8 @@ class Commands(Record):
     benchmark: str
     benchmark_source: str
     prompts_per_request: int
-    engines: dict[str, EngineCommands]
+    observe: str
+    acceptance: str
     vendors: dict[str, VendorCommands]
 
 

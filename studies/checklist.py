@@ -173,15 +173,12 @@ def command_words(context: Context, typed: Typed) -> dict[str, str]:
         "server": server,
     }
     vendor = known.vendors.get(s.accelerator.vendor, known.vendors["other"])
-    engine = known.engines[s.engine.engine]
 
     def benchmark(at_once: int) -> str:
         prompts = str(at_once * known.prompts_per_request)
         return filled(known.benchmark, {**lengths, "at_once": str(at_once), "prompts": prompts})
 
-    def metrics(names: str) -> str:
-        return f"curl -s {server}{engine.page} | grep -E '{names}'"
-
+    observe = filled(known.observe, lengths)
     return {
         **lengths,
         "scenario": typed.scenario,
@@ -194,8 +191,8 @@ def command_words(context: Context, typed: Typed) -> dict[str, str]:
         "topology": vendor.topology,
         "driver": vendor.driver,
         "memory": vendor.memory,
-        "batch_metrics": metrics(engine.batch),
-        "prefix_metrics": metrics(engine.prefix),
-        "acceptance_metrics": metrics(engine.acceptance),
-        "preemption_metrics": metrics(engine.preemptions),
+        "batch_metrics": observe,
+        "prefix_metrics": observe,
+        "acceptance_metrics": filled(known.acceptance, lengths),
+        "preemption_metrics": observe,
     }

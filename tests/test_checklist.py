@@ -19,6 +19,7 @@ from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
 from infopt.observing.observation import Observation, read_observation
 from infopt.profiles.checklists import WORDS, commands, shipped
+from infopt.profiles.engines import engine_names
 from infopt.profiles.resolve import resolve_model
 from infopt.reports.checklist_report import value_words
 from infopt.reports.schemas import schema_text
@@ -91,10 +92,13 @@ def test_every_name_in_the_lists_is_known_and_every_check_used() -> None:
 
 
 def test_every_word_of_a_command_stands_for_something() -> None:
-    for engine in commands().engines:
+    for engine in engine_names():
         words = command_words(Context(deployment(engine=engine)), TYPED)
         assert set(WORDS) <= set(words)
         assert all("{" not in text for text in words.values())
+        for word in ("batch_metrics", "prefix_metrics", "preemption_metrics"):
+            assert words[word].startswith(f"infopt observe {commands().server} ")
+        assert words["acceptance_metrics"].startswith(f"infopt probe draft --endpoint {commands().server} ")
     assert "--showtopo" in command_words(Context(deployment("mi300x")), TYPED)["topology"]
 
 
