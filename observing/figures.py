@@ -1,0 +1,306 @@
+"""The figures of an observation, from what counters grew by and what gauges say.
+
+decoded tokens    = output tokens - first tokens (the prompt's own pass gives those)
+tokens_per_step   = decoded tokens / steps that gave an answer tokens, summed over answers; steps without a draft
+                    are among them. Where they are not counted: itl / tpot; else the engine's own average; else
+                    decoded / (decoded - accepted), since a step gives what it accepts and one token
+effective_batch   = (answer steps + first tokens) / steps of the engine, of each engine; else the mean of a gauge
+by Little's law   = decoded tokens/s x time per output token, else requests/s x time in the server
+                    (N = lambda W, https://doi.org/10.1287/opre.9.3.383)
+tpot_s            = where no histogram has it: time of answer steps / decoded tokens
+draft_share       = drafts / answer steps
+acceptance_per_position[i] = accepted at position i / drafts
+prefix_hit_share  = hits / queries, unknown at 0 / 0
+kv_pool_tokens    = as the engine says, else blocks x tokens of a block
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from infopt.errors import InfoptError
+from infopt.observing.histograms import histogram_of
+from infopt.observing.metric_names import ADDED, Counter, Gauge, MetricNames, Time, Way
+from infopt.observing.observation import Spread
+from infopt.observing.windows import Snapshot
+from infopt.probes.draft_counters import counts_of
+from infopt.probes.metrics_text import Metrics
+
+APART = 0.25  # of each other: two ways to count the batch that contradict
+MOVING = 0.5  # the batch of one half of the scrapes against the other's
+SCRAPES = 6  # from which a moving load is looked for
+
+
+class Figures:
+    """One engine's figures; `notes` grows as they are read."""
+
+    def __init__(
+        self, names: MetricNames, grown: Metrics, snapshots: Sequence[Snapshot], seconds: float | None, steady: bool
+    ) -> None:
+        self.names, self.grown, self.snapshots = names, grown, snapshots
+        self.seconds, self.steady = seconds, steady
+        self.notes: list[str] = []
+
+    def all(self) -> dict[str, Any]:
+        """Every field of an Observation that this text has something for."""
+        output, first = self.counter("output_tokens"), self.counter("first_tokens")
+        decoded = None if output is None or first is None else max(0.0, output - first)
+        times = {name: self.time(name) for name in ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")}
+        times["tpot_s"] = self._tpot(times["tpot_s"], decoded)
+        speculation = self._speculation(decoded, output)
+        speculation["tokens_per_step"] = self._tokens_per_step(decoded, output, times)
+        return {
+            **times,
+            **speculation,
+            **self._prefixes(),
+            **self._pool(),
+            **self._rates(),
+            "effective_batch": self._batch(first),
+            "effective_batch_by_littles_law": self._by_littles_law(output if decoded is None else decoded, times),
+            "waiting": self.gauge("waiting"),
+            "requests": self.counter("requests"),
+            "prompt_tokens": self.counter("prompt_tokens"),
+            "output_tokens": output,
+            "steps": self.counter("steps"),
+            "preemptions": self.counter("preemptions"),
+        }
+
+    def counter(self, name: Counter) -> float | None:
+        """What a counter grew by, over all labels; None where no name of it is there."""
+        for way in self.names.counters.get(name, ()):
+            found = way.chosen(self.grown)
+            if found:
+                return sum(found.values()) * way.scale
+        return None
+
+    def gauge(self, name: Gauge) -> float | None:
+        """The mean of a gauge over the scrapes that have it."""
+        values = self.readings(name)
+        return sum(values) / len(values) if values else None
+
+    def readings(self, name: Gauge) -> list[float]:
+        """A gauge at each scrape that has it: the sum over ranks of what adds up, the mean of what does not."""
+        found = [self._reading(name, snapshot.metrics) for snapshot in self.snapshots]
+        return [sum(f) if name in ADDED else sum(f) / len(f) for f in found if f]
+
+    def time(self, name: Time) -> Spread | None:
+        """A time from its histogram, or from two counters."""
+        for way in self.names.times.get(name, ()):
+            try:
+                found = self._ratio(way) if way.count else self._histogram(way, name)
+            except InfoptError as error:
+                self.notes.append(f"left out: {error}")
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def _ratio(self, way: Way) -> Spread | None:
+        over = sum(way.chosen(self.grown, way.count).values())
+        return Spread(mean=sum(way.chosen(self.grown).values()) * way.scale / over, count=over) if over > 0 else None
+
+    def _histogram(self, way: Way, name: str) -> Spread | None:
+        histogram = histogram_of(self.grown, way.metric, way.fits)
+        found = None if histogram is None else histogram.spread(way.scale)
+        if found is not None and histogram is not None and found.is_bucket and found.p99 is None:
+            top = histogram.bounds[-1] * way.scale
+            self.notes.append(f"{name}: percentiles beyond the last bucket ({top:g} s) are not known")
+        return found
+
+    def _reading(self, name: Gauge, metrics: Metrics) -> list[float]:
+        """Values of all ranks, by the first way that has any."""
+        for way in self.names.gauges.get(name, ()):
+            chosen = way.chosen(metrics)
+            if way.label is None:
+                values = [value * way.scale for value in chosen.values()]
+            else:
+                values = [v * way.scale for labels in chosen if (v := _number(dict(labels).get(way.label))) is not None]
+            if values:
+                return values
+        return []
+
+    def _tpot(self, found: Spread | None, decoded: float | None) -> Spread | None:
+        """The histogram's, its mean from the time of steps where it has none."""
+        seconds = self.counter("answer_seconds")
+        if (found is not None and found.mean is not None) or not seconds or not decoded:
+            return found
+        if found is None:
+            return Spread(mean=seconds / decoded, count=decoded)
+        return found.model_copy(update={"mean": seconds / decoded})
+
+    def _tokens_per_step(
+        self, decoded: float | None, output: float | None, times: dict[str, Spread | None]
+    ) -> float | None:
+        steps, accepted = self.counter("answer_steps"), self._accepted()
+        if decoded and steps:
+            return decoded / steps
+        if steps and accepted is not None:
+            return 1 + accepted / steps
+        itl, tpot = times["itl_s"], times["tpot_s"]
+        if itl and tpot and itl.mean and tpot.mean:
+            return itl.mean / tpot.mean
+        lengths = self.readings("accept_length")
+        if lengths and output:
+            said = [length for length in lengths if length > 0]
+            if said:
+                self.notes.append("tokens_per_step is the engine's own average of its last intervals")
+            return max(1.0, sum(said) / len(said)) if said else 1.0
+        emitted = decoded or output
+        if emitted and accepted is not None and emitted > accepted:
+            return emitted / (emitted - accepted)
+        return None
+
+    def _accepted(self) -> float | None:
+        drafts = self.names.draft_names()
+        if drafts is not None and drafts.accepted is not None:
+            return self.grown.total(drafts.prefix + drafts.accepted)
+        return self.counter("accepted")
+
+    def _speculation(self, decoded: float | None, output: float | None) -> dict[str, Any]:
+        """Drafts: how often, how long, and what was accepted of them."""
+        names = self.names.draft_names()
+        if names is None:
+            return {}
+        counts = counts_of(self.grown, names)
+        if not counts.drafts:
+            return {"draft_share": 0.0} if counts.drafts == 0 and output else {}
+        steps, emitted = self.counter("answer_steps"), decoded or output
+        if steps is None and emitted and counts.accepted is not None:
+            steps = emitted - counts.accepted
+        rates = [min(1.0, count / counts.drafts) for count in counts.per_position]
+        return {
+            "draft_share": min(1.0, counts.drafts / steps) if steps and steps > 0 else None,
+            "drafted_tokens": None if counts.drafted is None else counts.drafted / counts.drafts,
+            "acceptance_per_position": tuple(rates) if rates and rates == sorted(rates, reverse=True) else None,
+        }
+
+    def _batch(self, first: float | None) -> float | None:
+        """Sequences in a step: counted over steps where that can be, else by a gauge."""
+        running = self.readings("running")
+        if not running and any(snapshot.slots is not None for snapshot in self.snapshots):
+            running = [float(snapshot.slots) for snapshot in self.snapshots if snapshot.slots is not None]
+        gauge = sum(running) / len(running) if running else None
+        self._moving(running)
+        counted = self._counted_batch(first)
+        if counted is None:
+            return gauge
+        if gauge is not None and len(running) >= SCRAPES and abs(gauge - counted) > APART * max(gauge, counted):
+            self.notes.append(
+                f"the batch is {counted:.3g} by tokens and steps, {gauge:.3g} by the gauge (idle time counts there)"
+            )
+        return counted
+
+    def _counted_batch(self, first: float | None) -> float | None:
+        steps, answer_steps = self.counter("steps"), self.counter("answer_steps")
+        if steps and answer_steps is not None:
+            engines = max(1, *(len(way.chosen(self.grown)) for way in self.names.counters["steps"]))
+            return (answer_steps + (first or 0.0)) / steps * engines
+        means = self.readings("batch_mean")
+        if not means or not steps or not self.steady:
+            return None
+        if len(self.snapshots) == 1:
+            return means[-1]
+        last = self._total_steps(self.snapshots[-1])
+        before = self._total_steps(self.snapshots[0])
+        if len(means) < len(self.snapshots) or last is None or before is None:
+            return None
+        return max(0.0, means[-1] * last - means[0] * before) / (last - before)
+
+    def _total_steps(self, snapshot: Snapshot) -> float | None:
+        found = [way.chosen(snapshot.metrics) for way in self.names.counters.get("steps", ())]
+        return next((sum(series.values()) for series in found if series), None)
+
+    def _moving(self, running: Sequence[float]) -> None:
+        half = len(running) // 2
+        if len(running) < SCRAPES:
+            return
+        early, late = sum(running[:half]) / half, sum(running[-half:]) / half
+        if abs(early - late) > MOVING * max(early, late):
+            self.notes.append(f"the load moved: a batch of {early:.3g} in the first half, {late:.3g} in the second")
+
+    def _by_littles_law(self, tokens: float | None, times: dict[str, Spread | None]) -> float | None:
+        if not self.seconds:
+            return None
+        tpot, e2e, requests = times["tpot_s"], times["e2e_s"], self.counter("requests")
+        if tokens is not None and tpot and tpot.mean is not None:
+            return tokens / self.seconds * tpot.mean
+        if requests is not None and e2e and e2e.mean is not None:
+            self.notes.append("Little's law counts requests in the server, those that wait too")
+            return requests / self.seconds * e2e.mean
+        return None
+
+    def _prefixes(self) -> dict[str, Any]:
+        """Whether prefixes are kept, and what share of prompts was found."""
+        hits, queries = self.counter("prefix_hits"), self.counter("prefix_queries")
+        misses = self.counter("prefix_misses")
+        if queries is None and hits is not None and misses is not None:
+            queries = hits + misses
+        caching = self._caching()
+        if caching is None and hits:
+            caching = True
+        share = hits / queries if hits is not None and queries else None
+        if queries is None:
+            share = self.gauge("prefix_hit_share")
+        if caching is False:
+            share = None
+        return {"prefix_caching": caching, "prefix_hit_share": self._share("prefix_hit_share", share)}
+
+    def _caching(self) -> bool | None:
+        way = self.names.caching
+        found = {} if way is None else way.chosen(self.snapshots[-1].metrics)
+        said = {dict(labels).get(way.label or "") for labels in found} if way else set()
+        return {"True": True, "False": False}.get(next(iter(said)) or "") if len(said) == 1 else None
+
+    def _pool(self) -> dict[str, Any]:
+        """The pool of the cache, as the last scrape has it, and how full it was."""
+        last = self.snapshots[-1].metrics
+
+        def said(name: Gauge) -> float | None:
+            found = self._reading(name, last)
+            return None if not found else sum(found) if name in ADDED else sum(found) / len(found)
+
+        tokens, block, blocks = said("kv_pool_tokens"), said("block_tokens"), said("blocks")
+        if tokens is None and block is not None and blocks is not None:
+            tokens = block * blocks
+        uses, peaks = (
+            self.readings("kv_use_share"),
+            [max(found) for s in self.snapshots if (found := self._reading("kv_use_share", s.metrics))],
+        )
+        if not uses and tokens:
+            uses = peaks = [used / tokens for used in self.readings("kv_used_tokens")]
+        return {
+            "kv_pool_tokens": tokens,
+            "kv_pool_bytes": said("kv_pool_bytes"),
+            "block_tokens": block,
+            "blocks": blocks,
+            "max_concurrency": said("max_concurrency"),
+            "kv_use_share": self._share("kv_use_share", sum(uses) / len(uses) if uses else None),
+            "kv_use_peak_share": self._share("kv_use_share", max(peaks, default=None)),
+        }
+
+    def _share(self, name: str, value: float | None) -> float | None:
+        if value is not None and value > 1:
+            self.notes.append(f"left out: {name} is {value:g}, more than the whole")
+            return None
+        return value
+
+    def _rates(self) -> dict[str, Any]:
+        """Work per second of one device, where the engine counts it."""
+        if not self.seconds:
+            return {}
+        found: dict[str, Any] = {}
+        for name, field in (("read_bytes", "read_bytes_per_s"), ("flop", "flop_per_s")):
+            for way in self.names.counters.get(name, ()):  # type: ignore[call-overload]
+                series = way.chosen(self.grown)
+                if any(series.values()):  # 0: the engine was not asked to count
+                    found[field] = sum(series.values()) / len(series) * way.scale / self.seconds
+                    break
+        return found
+
+
+def _number(text: str | None) -> float | None:
+    """A label's number; None for "None" and the like."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
