@@ -252,6 +252,16 @@ class ScenarioOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnScenario(ScenarioOptions):
+    """The scenario's options; the model may be known otherwise: from a deployment file, or as a server names it."""
+
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", metavar="MODEL", show_default=False, help="As --model of plan takes it."),
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MonthOptions:
     """A load to be paid for a month."""
 

@@ -41,6 +41,21 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryNode:
+    """The memory node that this machine's processor runs on, as the kernel counts it.
+
+    total_bytes, free_bytes  of the node; free is what a process may take: unused, or cached files
+    nodes                    memory nodes of the machine
+    ranks                    of one deployment that share the node
+    """
+
+    total_bytes: int
+    free_bytes: int
+    nodes: int
+    ranks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Accelerator:
     """One device (for `gpus` of them see the scenario).
 
@@ -58,6 +73,7 @@ class Accelerator:
     measured_steps        decode steps, verifications and prompts of a calibration record of this device
     calibration           file of that record, None where there is none; what it changed is in `calibration_notes`
     rated_bandwidth_bytes_per_s  what a measured bandwidth replaced, None where nothing was replaced
+    node                  memory node of this machine's own processor, None for any other
     """
 
     id: str
@@ -85,6 +101,7 @@ class Accelerator:
     measured_steps: "tuple[Step, ...]" = ()
     calibration_notes: tuple[str, ...] = ()
     rated_bandwidth_bytes_per_s: float | None = None
+    node: MemoryNode | None = None
 
     @property
     def fitted_bandwidth_bytes_per_s(self) -> float:

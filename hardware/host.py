@@ -5,9 +5,10 @@ import os
 import platform
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from infopt.errors import InfoptError
-from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
+from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice, MemoryNode
 from infopt.hardware.catalogue import load_accelerator
 
 MACHINE_ID = "/etc/machine-id"
@@ -46,6 +47,57 @@ def host_memory_bytes() -> tuple[int, int]:
     if limit is not None and limit < total:
         return min(free, limit - (used or 0)), limit
     return free, total
+
+
+NODES = Path("/sys/devices/system/node")
+# What of a node's memory a process may take: the kernel gives cached files back.
+FREE = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
+
+
+def memory_node() -> MemoryNode:
+    """The memory node of the first processor this process may run on; all memory where the system has no nodes.
+
+    Counted as vLLM does (utils/cpu_resource_utils.py), whose checks at the start use these figures.
+    """
+    free, total = host_memory_bytes()
+    folders = _nodes()
+    here = next((folder for folder in folders if _first_processor() in _processors(folder)), None)
+    if here is None:
+        return MemoryNode(total, free, max(1, len(folders)))
+    values = {}
+    try:
+        for line in (here / "meminfo").read_text(encoding="ascii").splitlines():
+            _, _, name, value, *_ = line.split()
+            values[name.rstrip(":")] = int(value) * 1024
+        of_node, unused = values["MemTotal"], sum(values[name] for name in FREE)
+    except (OSError, ValueError, KeyError):
+        return MemoryNode(total, free, len(folders))
+    limit = _group_number("memory.max")
+    if limit is not None and limit < of_node:
+        return MemoryNode(limit, min(unused, free), len(folders))
+    return MemoryNode(of_node, unused, len(folders))
+
+
+def _nodes() -> list[Path]:
+    try:
+        return sorted(entry for entry in NODES.iterdir() if re.fullmatch(r"node\d+", entry.name))
+    except OSError:
+        return []  # not Linux, or a kernel that lists none
+
+
+def _first_processor() -> int:
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+    return min(allowed)
+
+
+def _processors(folder: Path) -> set[int]:
+    """Numbers of a node's processors, written `0-3,8-11`."""
+    try:
+        parts = (folder / "cpulist").read_text(encoding="ascii").strip().split(",")
+        spans = [[int(end) for end in part.split("-")] for part in parts if part]
+    except (OSError, ValueError):
+        return set()
+    return {n for span in spans for n in range(span[0], span[-1] + 1)}
 
 
 def _group_number(name: str) -> int | None:
@@ -102,6 +154,7 @@ def listed_processor() -> Accelerator | None:
         memory_bytes=memory_bytes,
         usable_memory_bytes=round(share * memory_bytes),
         data={**listed.data, "memory_bytes": FITTED},
+        node=memory_node(),
     )
 
 
@@ -124,6 +177,7 @@ def unlisted_processor() -> Accelerator:
         },
         name=name,
         processor=True,
+        node=memory_node(),
     )
 
 
@@ -144,6 +198,6 @@ def processor_choice() -> HardwareChoice:
     if choice.accelerator.bandwidth_bytes_per_s:
         return choice
     raise InfoptError(
-        f"--hw cpu: {choice.accelerator.name} is not in the catalogue; measure it with `infopt probe`, "
-        "then give --hw cpu --calibration auto"
+        f"--hw cpu: {choice.accelerator.name} is not in the catalogue; measure it with `infopt probe`, then give "
+        "--hw cpu --calibration auto, or describe it, --hw custom:24GB:20GB/s:cpu"
     )

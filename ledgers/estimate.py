@@ -91,7 +91,7 @@ def estimate(
     s: Scenario, memory: MemoryLedger, bandwidth: BandwidthLedger, calibrated: StepConstants | None = None
 ) -> Estimate | NoEstimate:
     """The estimate of a scenario, or why it has none; `calibrated` constants replace the shipped ones of its class."""
-    if memory.max_sequences == 0:
+    if memory.max_sequences == 0 or memory.refusals:
         return NoEstimate("it does not fit")
     if memory.max_sequences < s.batch_per_replica:
         return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")

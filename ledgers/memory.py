@@ -13,6 +13,7 @@ from infopt.ledgers.cache import model_cache
 from infopt.ledgers.paging import Layout
 from infopt.ledgers.pool import Room, StageMemory, room, stage_memory
 from infopt.ledgers.scenario import Scenario, stages
+from infopt.ledgers.start_checks import refusals
 from infopt.ledgers.terms import Caveat, Term
 from infopt.ledgers.weights import stored_weights_bytes
 from infopt.profiles.geometry import LayerRun
@@ -29,7 +30,9 @@ class MemoryLedger:
     kv_bytes_per_sequence logical, windows and latents exact, at context_tokens
     kv_bytes_per_gpu      what the engine reserves on this rank for the batch
     kv_pool_*             pool of the engine on this rank: best value and interval
+    kv_pool_concurrency   sequences of context_tokens in that pool, as an engine prints it; None: nothing is cached
     fits                  None where the interval straddles the need and constants are not known
+    refusals              why the engine does not start, each with its numbers, where that is known
     """
 
     terms: tuple[Term, ...]
@@ -52,10 +55,12 @@ class MemoryLedger:
     kv_pool_low_bytes: float
     kv_pool_high_bytes: float
     kv_pool_tokens: int
+    kv_pool_concurrency: float | None
     kv_share: float
     max_sequences: int
     max_context_tokens: int
     fits: bool | None
+    refusals: tuple[str, ...]
     unknown: tuple[str, ...]
     caveats: tuple[Caveat, ...]
 
@@ -83,6 +88,8 @@ def _stage_ledger(s: Scenario, stage: Sequence[LayerRun], index: int) -> MemoryL
     whole = model_cache(s.model, s.kv)
     limit = s.model.max_position_tokens or s.context_tokens
     pool = max(held.pool_bytes, 0.0)
+    longest = page.longest_context_tokens(pool, max(limit, s.context_tokens)) if page.kinds else limit
+    refused = tuple(refusals(s, part, held.pool_bytes, longest))
     return MemoryLedger(
         terms=terms,
         layout=page,
@@ -104,12 +111,14 @@ def _stage_ledger(s: Scenario, stage: Sequence[LayerRun], index: int) -> MemoryL
         kv_pool_low_bytes=max(held.low_bytes, 0.0),
         kv_pool_high_bytes=max(held.high_bytes, 0.0),
         kv_pool_tokens=held.tokens,
+        kv_pool_concurrency=float(page.concurrency(pool, s.context_tokens)) if page.kinds else None,
         kv_share=kv.value / capacity,
         max_sequences=held.sequences,
-        max_context_tokens=page.longest_context_tokens(pool, max(limit, s.context_tokens)) if page.kinds else limit,
-        fits=None if held.unsure else held.holds,
+        max_context_tokens=longest,
+        fits=False if refused else None if held.unsure else held.holds,
+        refusals=refused,
         unknown=unknown_terms(s),
-        caveats=tuple(_caveats(s, part, held, margin)),
+        caveats=(*(Caveat("refused", text) for text in refused), *_caveats(s, part, held, margin)),
     )
 
 
@@ -122,6 +131,8 @@ def _margin(s: Scenario, terms: dict[str, Term]) -> float:
     """Memory the budget rule keeps out of everybody's reach, beyond what lies outside the budget anyway."""
     capacity, u, engine = float(s.accelerator.usable_memory_bytes), s.utilization, s.engine
     single = engine.non_torch_bytes.single.value
+    if s.kv_pool_bytes is not None:
+        return max(0.0, capacity - sum(term.value for term in terms.values()) - s.kv_pool_bytes)
     if engine.budget == "share_of_total":
         outside = terms["engine"].value - single
         outside += 0.0 if engine.graphs_in_budget else terms["graphs"].value
@@ -151,7 +162,8 @@ def _caveats(s: Scenario, part: StageMemory, held: Room, margin_bytes: float) ->
             yield Caveat("undetermined", f"{text} are needed; constants of {engine} are not known")
     fits = held.holds and not held.unsure
     warm_up = s.engine.warmup_copies * logits_bytes(s)
-    if s.engine.budget == "share_of_total" and fits and margin_bytes < warm_up and s.utilization > 0.94:
+    by_share = s.engine.budget == "share_of_total" and s.kv_pool_bytes is None
+    if by_share and fits and margin_bytes < warm_up and s.utilization > 0.94:
         left, one = margin_bytes / GIB, logits_bytes(s) / GIB
         text = f"{left:.2f} GiB left outside the budget; sampler warm-up may ask {one:.2f} GiB at once"
         yield Caveat("warm-up", text)
@@ -180,4 +192,6 @@ def _kv_formula(s: Scenario, page: Layout, sequences: int) -> str:
 
 
 def _margin_formula(s: Scenario) -> str:
+    if s.kv_pool_bytes is not None:
+        return "neither used nor given to the cache"
     return f"left out of reach at utilization {s.utilization:g} ({s.engine.utilization_meaning})"

@@ -5,6 +5,7 @@ U usable memory, u the engine's fraction of it; the budget rule of the engine de
     static_share      pool = u (U - non-torch) - weights                          activation and graphs lie outside
     share_after_load  pool = u (U - weights - activation - non-torch)
     exact             pool = U - weights - activation - non-torch - margin
+    given             pool = what the user gives; it must fit beside everything else: pool + terms <= U
     fits              B request(n) + null blocks <= pool
 B sequences of n tokens, either of them a number or an array. The interval is the root of the sum of squares of the
 terms' intervals. Sources: vLLM v1/worker/gpu_worker.py, SGLang srt/server_args.py, TensorRT-LLM KvCacheConfig;
@@ -102,6 +103,12 @@ def room(s: Scenario, part: StageMemory) -> Room:
     capped = _capped_need_bytes(s, part)
     holds = (pool >= need) & (pool > 0)
     straddles = ((low < need) & (need <= high)) | ((low <= 0) & (high > 0))
+    placed = True
+    if s.kv_pool_bytes is not None:
+        free, least, most = free_interval(s, part)
+        placed = pool <= free
+        holds = holds & placed
+        straddles = straddles | ((least < pool) & (pool <= most) & (need <= pool))
     unsure = (holds ^ True) & (capped <= high) if part.capped is not None else False
     if not s.engine.known:
         unsure = unsure | straddles
@@ -113,7 +120,7 @@ def room(s: Scenario, part: StageMemory) -> Room:
         need_bytes=need,
         capped_bytes=capped,
         tokens=page.tokens(kept, context, s.engine.token_line) if page.kinds else 0,
-        sequences=smaller(page.sequences(pool, context) * (pool > 0), UNBOUNDED),
+        sequences=smaller(page.sequences(pool, context) * (pool > 0) * placed, UNBOUNDED),
         holds=holds,
         straddles=straddles,
         unsure=unsure,
@@ -121,7 +128,9 @@ def room(s: Scenario, part: StageMemory) -> Room:
 
 
 def pool_interval(s: Scenario, part: StageMemory) -> Interval:
-    """Pool of the engine: best value, low, high."""
+    """Pool of the engine: best value, low, high; without an interval where the user gives it."""
+    if s.kv_pool_bytes is not None:
+        return (float(s.kv_pool_bytes),) * 3
     capacity = float(s.accelerator.usable_memory_bytes)
     engine = s.engine
     single, u = engine.non_torch_bytes.single, s.utilization
@@ -146,6 +155,15 @@ def pool_interval(s: Scenario, part: StageMemory) -> Interval:
     below = root(off**2 + sum((high - value) ** 2 for value, _, high in parts)) * scale
     above = root(off**2 + sum((value - low) ** 2 for value, low, _ in parts)) * scale
     return pool, pool - below, pool + above
+
+
+def free_interval(s: Scenario, part: StageMemory) -> Interval:
+    """Usable memory beside everything but the cache: best value, low, high."""
+    parts = [_interval(term) for term in part.terms]
+    free = float(s.accelerator.usable_memory_bytes) - sum(value for value, _, _ in parts)
+    below = root(sum((high - value) ** 2 for value, _, high in parts))
+    above = root(sum((value - low) ** 2 for value, low, _ in parts))
+    return free, free - below, free + above
 
 
 def _fixed_terms(s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool) -> list[Term]:

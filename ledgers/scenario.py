@@ -23,6 +23,7 @@ class Scenario:
     extra_cache_layers     full-attention layers a draft head adds to the cache (EAGLE, MTP)
     speculative_tokens     drafted tokens per step (recurrent states keep one slot more for each)
     extra_bytes_per_gpu    weights beside the model's own on its last stage: a draft model, adapters
+    kv_pool_bytes          cache pool of each device where the user gives it; utilization has no part in it then
     state_pages            pages a sequence holds per recurrent layer before speculation
     text_only              vision and audio encoders are not loaded
     eager                  no CUDA graphs are captured
@@ -55,6 +56,7 @@ class Scenario:
     extra_cache_layers: int = 0
     speculative_tokens: int = 0
     extra_bytes_per_gpu: float = 0.0
+    kv_pool_bytes: int | None = None
     state_pages: int = 1
     text_only: bool = False
     eager: bool = False

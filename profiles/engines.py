@@ -1,6 +1,7 @@
 """Engines: how each divides the memory of a device, with the versions its constants hold for.
 
-One folder per engine, one record per version range, named after the first version it holds for.
+One folder per engine, one record per version range, named after the first version it holds for. An engine that treats
+a processor's memory by rules of its own has a second folder for that.
 """
 
 from functools import cache
@@ -13,6 +14,7 @@ from infopt.errors import InfoptError, unknown_name
 from infopt.records import Record, load_record, names_in, read_yaml
 
 ENGINES = Path(__file__).parent / "data" / "engines"
+ON_PROCESSORS = Path(__file__).parent / "data" / "engines_on_processors"
 # The decoder of `infopt probe`: planned like an engine, so that what was measured can be met; it serves nobody. Its
 # steps stand in for an engine that was not measured on a device.
 PROBE_ENGINE = "torch"
@@ -72,6 +74,10 @@ class EngineConstants(Record):
     margin_bytes          memory the engine leaves free by itself
     token_line            what the engine prints as its KV size: blocks (blocks // groups x block) or
                           requests (concurrency x max_model_len)
+    block_multiple_tokens a block must be a multiple of this many tokens, or the engine refuses to start
+    limits_per_rank       the default limits of sequences and tokens are of each rank: tp x pp times as many in all
+    preempts              a sequence whose block is missing evicts the last to run, which computes all anew later
+    takes_all_memory      utilization multiplies all memory of a device, whatever part of it is usable (a processor's)
     """
 
     engine: str
@@ -90,6 +96,10 @@ class EngineConstants(Record):
     chunked_as_full: bool = True
     null_block: bool = False
     token_line: Literal["blocks", "requests"] = "blocks"
+    block_multiple_tokens: int = 1
+    limits_per_rank: bool = False
+    preempts: bool = False
+    takes_all_memory: bool = False
     logits_copies: Span
     layer_streams: Span
     activation_base_bytes: Span
@@ -195,6 +205,25 @@ def load_engine(text: str, version: str | None = None) -> tuple[EngineConstants,
     if not older:
         raise InfoptError(f"{name} {version} is older than the oldest version with a record ({ranges[0]})")
     return load_record(EngineConstants, folder, older[-1], "engine version", "give --engine-version"), version
+
+
+def load_engine_on_processor(text: str, version: str | None = None) -> tuple[EngineConstants, str] | None:
+    """Constants of an engine on a processor and the version used; None where it has no rules of its own there.
+
+    A version older than the first whose rules were read gets those, as not known.
+    """
+    name = engine_name(text)
+    folder = ON_PROCESSORS / name
+    if not folder.is_dir():
+        return None
+    ranges = sorted(names_in(folder), key=version_key)
+    since = [one for one in ranges if in_versions(version or ranges[-1], one, None)] or ranges[:1]
+    record = load_record(EngineConstants, folder, since[-1], "engine version", "give --engine-version")
+    if version is None:
+        return record, record.until or since[-1]
+    if not in_versions(version, since[-1], record.until):
+        record = record.model_copy(update={"known": False})
+    return record, version
 
 
 def device_default(rows: list[DeviceDefault], device_gib: float, device_id: str) -> int:

@@ -136,6 +136,7 @@ def _memory(plan: Plan) -> dict[str, Any]:
         "kv_pool_low_bytes": m.kv_pool_low_bytes,
         "kv_pool_high_bytes": m.kv_pool_high_bytes,
         "kv_pool_tokens": m.kv_pool_tokens,
+        "kv_pool_concurrency": m.kv_pool_concurrency,
         "kv_share": m.kv_share,
         "max_sequences": m.max_sequences,
         "max_context_tokens": m.max_context_tokens,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from infopt.hardware.accelerator import Accelerator
+from infopt.ledgers.memory import MemoryLedger
 from infopt.studies.derivations import Line, rank_bytes_per_sequence
 from infopt.studies.planning import Plan
 from infopt.units import (
@@ -91,7 +92,8 @@ def kind_of(device: Accelerator, field: str) -> str:
 
 def engine_words(plan: Plan) -> str:
     s = plan.scenario
-    return f"{s.engine.engine} {s.engine_version}, utilization {s.utilization:g}"
+    told = f"utilization {s.utilization:g}" if s.kv_pool_bytes is None else f"KV pool {format_gib(s.kv_pool_bytes)}"
+    return f"{s.engine.engine} {s.engine_version}, {told}"
 
 
 def load_words(plan: Plan) -> str:
@@ -130,7 +132,18 @@ def _short_words(plan: Plan) -> str:
     short = m.used_bytes_per_gpu - m.capacity_bytes_per_gpu
     if short > 0:
         return f"{format_gib(short)} short{_where(plan)}"
+    pool, free = plan.scenario.kv_pool_bytes, pool_room_bytes(plan)
+    if pool is not None and pool > free:
+        return f"the KV pool of {format_gib(pool)} is more than the {format_gib(max(0.0, free))} beside the rest"
+    if m.refusals and m.kv_pool_bytes_per_gpu >= m.kv_bytes_per_gpu:
+        return f"{plan.scenario.engine.engine} refuses to start"
     return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is too small for {format_gib(m.kv_bytes_per_gpu)}"
+
+
+def pool_room_bytes(plan: Plan) -> float:
+    """Memory beside everything but the cache."""
+    m = plan.memory
+    return m.capacity_bytes_per_gpu - sum(term.value for term in m.terms if term.name not in ("kv", "margin"))
 
 
 def _undetermined_words(plan: Plan) -> str:
@@ -268,9 +281,23 @@ def pool_words(plan: Plan) -> str:
         return "none: what is loaded leaves nothing for the cache"
     return (
         f"{format_gib(m.kv_pool_bytes_per_gpu)}{_where(plan)} "
-        f"({format_gib(m.kv_pool_low_bytes)} to {format_gib(m.kv_pool_high_bytes)}): "
-        f"{plan.scenario.engine.engine} prints {format_whole(m.kv_pool_tokens)} tokens"
+        f"({_pool_interval_words(m)}): {plan.scenario.engine.engine} prints {format_whole(m.kv_pool_tokens)} tokens"
+        f"{_concurrency_words(plan)}"
     )
+
+
+def _pool_interval_words(m: MemoryLedger) -> str:
+    if m.kv_pool_low_bytes == m.kv_pool_high_bytes:
+        return "given"
+    return f"{format_gib(m.kv_pool_low_bytes)} to {format_gib(m.kv_pool_high_bytes)}"
+
+
+def _concurrency_words(plan: Plan) -> str:
+    """Sequences in a pool that is known to the byte, in the engine's own words."""
+    m = plan.memory
+    if m.kv_pool_concurrency is None or m.kv_pool_low_bytes != m.kv_pool_high_bytes:
+        return ""
+    return f", {m.kv_pool_concurrency:.2f}x {format_whole(plan.scenario.context_tokens)} tokens"
 
 
 def rate_words(plan: Plan) -> str:

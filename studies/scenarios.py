@@ -6,12 +6,12 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.accelerator import Accelerator, HardwareChoice
 from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.energy import Power
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
 from infopt.ledgers.terms import Caveat
-from infopt.profiles.engines import EngineConstants, device_default, load_engine
+from infopt.profiles.engines import EngineConstants, device_default, load_engine, load_engine_on_processor
 from infopt.profiles.formats import (
     kv_format_name,
     load_kv_format,
@@ -19,6 +19,7 @@ from infopt.profiles.formats import (
     weight_bits_by_part,
 )
 from infopt.profiles.geometry import ModelProfile
+from infopt.units import format_gib
 
 DEFAULT_CONTEXT_TOKENS = 8192
 DEFAULT_OUTPUT_TOKENS = 512
@@ -47,6 +48,7 @@ class Request:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     block_tokens: int | None = None
+    kv_pool_bytes: int | None = None
     prefix_caching: bool | None = None
     text_only: bool = False
     eager: bool = False
@@ -128,7 +130,8 @@ def placement(request: Request, model: ModelProfile, gpus: int) -> tuple[int, in
 
 def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Built:
     """Resolve formats, engine constants, lengths and placement into a scenario."""
-    engine, version = load_engine(request.engine, request.engine_version)
+    hardware, shared = _ranks_of_processor(hardware, request)
+    engine, version, own = _engine_of(request, hardware)
     device = hardware.accelerator
     ctx, isl, osl, decode_context, said = lengths(request, model)
     gpus = _gpus(request, hardware)
@@ -143,6 +146,11 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
     utilization = request.utilization if request.utilization is not None else engine.utilization
     if not 0 < utilization <= 1:
         raise InfoptError(f"--util {utilization:g} is not a share between 0 and 1")
+    if request.kv_pool_bytes is not None and request.kv_pool_bytes < 1:
+        raise InfoptError("--kv-pool 0: a pool must hold something; without --kv-pool the engine sizes it")
+    if engine.takes_all_memory:
+        device = replace(device, usable_memory_bytes=_whole_memory_bytes(device))
+    ranks = tp * request.pp if engine.limits_per_rank else 1
     scenario = Scenario(
         model=model,
         accelerator=device,
@@ -164,13 +172,14 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         context_tokens=ctx,
         decode_context_tokens=decode_context,
         batch=request.batch,
-        max_num_seqs=request.max_num_seqs or device_default(engine.max_num_seqs, gib, device.id),
+        max_num_seqs=request.max_num_seqs or ranks * device_default(engine.max_num_seqs, gib, device.id),
         max_num_batched_tokens=request.max_num_batched_tokens
-        or device_default(engine.max_num_batched_tokens, gib, device.id),
+        or ranks * device_default(engine.max_num_batched_tokens, gib, device.id),
         block_tokens=request.block_tokens or engine.block_tokens,
         extra_cache_layers=request.extra_cache_layers,
         speculative_tokens=request.mtp_tokens,
         extra_bytes_per_gpu=request.extra_bytes_per_gpu,
+        kv_pool_bytes=request.kv_pool_bytes,
         state_pages=_state_pages(request, engine),
         text_only=request.text_only,
         eager=request.eager,
@@ -178,7 +187,43 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         weight_quality=weights.quality_range,
     )
     told = (*_engine_assumptions(request, engine, version, utilization), *_calibration(scenario))
-    return Built(scenario, (*said, *more, *told))
+    return Built(scenario, (*said, *more, *shared, *own, *told))
+
+
+def _engine_of(request: Request, hardware: HardwareChoice) -> tuple[EngineConstants, str, list[Caveat]]:
+    """Constants of the engine on this kind of device, its version, and what was assumed for that."""
+    own = load_engine_on_processor(request.engine, request.engine_version) if hardware.accelerator.processor else None
+    if own is None:
+        return *load_engine(request.engine, request.engine_version), []
+    engine, version = own
+    if engine.known:
+        return engine, version, []
+    return engine, version, [Caveat("engine", f"{engine.engine} {version} on a processor: by the oldest rules read")]
+
+
+def _whole_memory_bytes(device: Accelerator) -> int:
+    """What an engine on a processor multiplies: the memory of its node, shared by the ranks on it."""
+    return device.memory_bytes if device.node is None else device.node.total_bytes // device.node.ranks
+
+
+def _ranks_of_processor(hardware: HardwareChoice, request: Request) -> tuple[HardwareChoice, list[Caveat]]:
+    """This machine's one processor as the ranks that are to share it: each has its part of the memory.
+
+    Each may read at the bandwidth of all, so that the floors stay floors.
+    """
+    ranks = (request.tp or 1) * request.pp * request.dp
+    device = hardware.accelerator
+    if device.node is None or ranks == 1 or hardware.gpus != 1 or request.gpus not in (None, ranks):
+        return hardware, []
+    node = replace(device.node, ranks=-(-ranks // device.node.nodes))
+    device = replace(
+        device,
+        memory_bytes=device.memory_bytes // ranks,
+        usable_memory_bytes=device.usable_memory_bytes // ranks,
+        node=node,
+    )
+    text = f"{ranks} ranks share the memory of {device.name}; their floors let each read at the bandwidth of all"
+    return replace(hardware, accelerator=device, gpus=ranks), [Caveat("ranks", text)]
 
 
 def _state_pages(request: Request, engine: EngineConstants) -> int:
@@ -201,7 +246,9 @@ def _engine_assumptions(request: Request, engine: EngineConstants, version: str,
     said = []
     if request.engine_version is None:
         said.append(Caveat("engine", f"{engine.engine} {version}: the newest version whose constants are measured"))
-    if request.utilization is None:
+    if request.kv_pool_bytes is not None:
+        said.append(Caveat("kv-pool", f"KV pool {format_gib(request.kv_pool_bytes)} on each device: given"))
+    elif request.utilization is None:
         text = f"utilization {utilization:g}: {engine.utilization_meaning}"
         said.append(Caveat("utilization", text))
     return said
