@@ -9,7 +9,7 @@ import typer
 
 from infopt.cli import app, command, emit, tell, verdict_status
 from infopt.cli_load import LoadOptions
-from infopt.cli_options import OutputOptions, ScenarioOptions, takes, without_options
+from infopt.cli_options import OutputOptions, OwnScenario, ScenarioOptions, takes, without_options
 from infopt.errors import InfoptError
 
 if TYPE_CHECKING:
@@ -64,16 +64,6 @@ class ListOptions:
     def techniques_in_use(self) -> tuple[str, ...]:
         """The names, one by one."""
         return tuple(name.strip() for text in self.applied for name in text.split(",") if name.strip())
-
-
-@dataclass(frozen=True, slots=True)
-class OwnScenario(ScenarioOptions):
-    """The scenario's options; the model may be in a deployment file."""
-
-    model: Annotated[
-        str,
-        typer.Option("--model", "-m", metavar="MODEL", show_default=False, help="As --model of plan takes it."),
-    ] = ""
 
 
 @app.command(epilog=CHECKLIST_STATUSES)

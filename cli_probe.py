@@ -1,12 +1,10 @@
 """`infopt probe`: what to measure, on which device, and where the record goes."""
 
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -308,6 +306,7 @@ def measured(options: ProbeOptions, jobs: "Callable[[], Sequence[Job]]", here: b
     """Run jobs on the device of the options, or nothing `here` but questions to a server; with a progress bar."""
     if sys.platform == "win32":
         raise InfoptError("probe runs on Linux and macOS; on Windows use WSL")
+    from infopt.cli_stop import stopped_by_terminate
     from infopt.probes.runtime import host_runtime, open_runtime
     from infopt.probes.session import run
     from infopt.probes.setting import Setting
@@ -318,20 +317,6 @@ def measured(options: ProbeOptions, jobs: "Callable[[], Sequence[Job]]", here: b
     with progress() as told, stopped_by_terminate():
         setting = Setting(runtime, catalogued(runtime), options.quick, options.force, told)
         return run(setting, jobs(), options.out)
-
-
-@contextmanager
-def stopped_by_terminate() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does, with finished parts kept."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def finish(outcome: "Outcome", options: ProbeOptions, output: OutputOptions) -> None:
