@@ -1,1 +1,79 @@
-"""Results of load generators and benchmarks, read into observations: one file a tool."""
+"""Results of load generators and benchmarks, read into observations: one file a tool.
+
+A tool's file has `claims(result)`, by what only that tool writes about a run (never by its figures, so that a result
+whose figures are missing is refused by name), and `observe(result, where)`. The first that claims a result reads it.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from infopt.errors import InfoptError
+
+if TYPE_CHECKING:
+    from infopt.observing.observation import Observation
+
+MOST_RESULTS = 10_000  # lines of one file
+MOST_ITEMS = 20_000_000  # JSON values: --save-detailed keeps one for each token
+
+
+def read_benchmark(data: Any, source: str) -> "list[Observation] | None":
+    """The observations of a benchmark's file, parsed: a JSON object, an array or the objects of its lines.
+
+    None if it is no result of a tool that is known. Errors: InfoptError for a known tool's result with figures that are
+    missing, negative or no numbers, in which nothing ran, or that stands beside things that are no results.
+    """
+    results = data if isinstance(data, list) else [data]
+    readers = [_reader(result) for result in results[: MOST_RESULTS + 1]]
+    if not any(readers):
+        return None
+    if len(results) > MOST_RESULTS:
+        raise InfoptError(f"{source}: holds {len(results)} results, more than {MOST_RESULTS}: split the file")
+    found: list[Observation] = []
+    for number, (result, reader) in enumerate(zip(results, readers, strict=True), 1):
+        where = source if len(results) == 1 else f"{source}: result {number}"
+        if reader is None:
+            raise InfoptError(f"{where}: is no benchmark result that is known, though others of the file are")
+        found += reader.observe(result, where)
+    return found
+
+
+def read_benchmark_text(data: bytes, source: str) -> "list[Observation] | None":
+    """The same from the bytes of a file: one JSON value, or one a line as append modes write.
+
+    None if it is no JSON or no known result. Errors: as above, and InfoptError for JSON that breaks off.
+    """
+    from infopt.profiles.files import parse_json
+
+    lines = [line for line in data.splitlines() if line.strip()]
+    if not lines or lines[0].lstrip()[:1] not in (b"{", b"["):
+        return None
+    by_line = len(lines) > 1 and lines[0].lstrip().startswith(b"{") and lines[0].rstrip().endswith(b"}")
+    if not by_line:
+        return read_benchmark(parse_json(data, source, MOST_ITEMS), source)
+    if len(lines) > MOST_RESULTS:
+        raise InfoptError(f"{source}: holds {len(lines)} lines, more than {MOST_RESULTS}: split the file")
+    items = MOST_ITEMS // len(lines)
+    parsed = [parse_json(line, f"{source}: line {number}", items) for number, line in enumerate(lines, 1)]
+    return read_benchmark(parsed, source)
+
+
+def _reader(result: Any) -> ModuleType | None:
+    if not isinstance(result, Mapping):
+        return None
+    return next((tool for tool in _tools() if tool.claims(result)), None)
+
+
+def _tools() -> tuple[ModuleType, ...]:
+    """Each tool's file; SGLang's before vLLM's, whose results it once took the shape of."""
+    from infopt.observing.benchmarks import (
+        aiperf,
+        guidellm,
+        inference_perf,
+        llama_bench,
+        sglang_bench,
+        vllm_bench,
+        vllm_offline,
+    )
+
+    return (sglang_bench, vllm_bench, vllm_offline, guidellm, aiperf, llama_bench, inference_perf)
