@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from infopt.frozen import dataclass
 
 if TYPE_CHECKING:  # most plans have no calibration, and its records cost start-up time
-    from infopt.hardware.calibration import Step
+    from infopt.hardware.calibration import MemoryTerm, Step
 
 Kind = Literal["vendor", "measured", "assumed", "user"]
 MemoryClass = Literal["hbm", "gddr", "lpddr", "ddr"]
@@ -70,6 +70,7 @@ class Accelerator:
     measured              what somebody measured on it: stream_bytes_per_s, matmul_bf16_flop_per_s, ...
     link_domain_devices   devices one link reaches where that is more than a node (NVL72)
     processor             a CPU: its memory is what the host has fitted
+    measured_memory       memory of an engine by its own start-up log, of the same record
     measured_steps        decode steps, verifications and prompts of a calibration record of this device
     calibration           file of that record, None where there is none; what it changed is in `calibration_notes`
     rated_bandwidth_bytes_per_s  what a measured bandwidth replaced, None where nothing was replaced
@@ -99,6 +100,7 @@ class Accelerator:
     link_domain_devices: int | None = None
     processor: bool = False
     measured_steps: "tuple[Step, ...]" = ()
+    measured_memory: "tuple[MemoryTerm, ...]" = ()
     calibration_notes: tuple[str, ...] = ()
     rated_bandwidth_bytes_per_s: float | None = None
     node: MemoryNode | None = None

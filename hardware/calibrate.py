@@ -2,6 +2,7 @@
 
     bandwidth     the best of the record's reads (a floor must not be beaten by another read), beside the rated one
     dense peaks   as rated; measured ones only where none is known (a processor, hardware of the user's own)
+    memory        as engines logged it: ledgers/measured_memory.py puts it in place of shipped constants
     steps         as measured: ledgers/device_steps.py fits constants of this device to them
     copies        between host and device, as measured
 Contended figures are left out. A record of another device is refused; of another unit of the same kind it is taken, and
@@ -15,7 +16,15 @@ from pathlib import Path
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
-from infopt.hardware.calibration import Calibration, Device, Measurement, Step, load_calibration, stored_calibrations
+from infopt.hardware.calibration import (
+    Calibration,
+    Device,
+    Measurement,
+    MemoryTerm,
+    Step,
+    load_calibration,
+    stored_calibrations,
+)
 from infopt.hardware.catalogue import base_id
 from infopt.hardware.names import resolve_hardware
 from infopt.units import format_bytes_per_s, format_whole
@@ -154,7 +163,8 @@ def _applied(choice: HardwareChoice, found: Found) -> Accelerator:
     new = _with_rates(device, found.path, figures)
     if read is not None:
         new = _with_bandwidth(new, read, found.path)
-    used = _used(device, new, read, steps)
+    new = _with_total(new, record.memory, found.path)
+    used = _used(device, new, read, steps) + _memory_used(record.memory)
     if not used:
         held = ", ".join(sorted({m.probe for m in record.measurements})) or "nothing"
         raise InfoptError(
@@ -162,7 +172,9 @@ def _applied(choice: HardwareChoice, found: Found) -> Accelerator:
             f"{', and contended figures' if len(figures) < len(record.measurements) else ''}); measure: infopt probe"
         )
     notes = (f"calibration {found.path} of {record.created[:10]}: {'; '.join(used)}", *_caveats(choice, record))
-    return replace(new, calibration=found.path, calibration_notes=notes, measured_steps=steps)
+    return replace(
+        new, calibration=found.path, calibration_notes=notes, measured_steps=steps, measured_memory=tuple(record.memory)
+    )
 
 
 def _datum(path: str, m: Measurement) -> Datum:
@@ -180,6 +192,23 @@ def _with_bandwidth(device: Accelerator, read: Measurement, path: str) -> Accele
     if rated is not None and "bandwidth_bytes_per_s" in device.data:
         data["rated_bandwidth_bytes_per_s"] = device.data["bandwidth_bytes_per_s"]
     return replace(device, bandwidth_bytes_per_s=read.value, rated_bandwidth_bytes_per_s=rated, data=data)
+
+
+def _with_total(device: Accelerator, memory: Sequence[MemoryTerm], path: str) -> Accelerator:
+    """The total an engine printed, where the catalogue's is assumed; a processor's is the host's own."""
+    totals = [term for term in memory if term.name == "total"]
+    datum = device.data.get("usable_memory_bytes")
+    if not totals or device.processor or (datum is not None and datum.kind != "assumed"):
+        return device
+    last = max(totals, key=lambda term: term.taken)
+    told = Datum("measured", f"calibration {path}, {last.taken[:10]}: {last.source}")
+    return replace(device, usable_memory_bytes=int(last.value_bytes), data={**device.data, "usable_memory_bytes": told})
+
+
+def _memory_used(memory: Sequence[MemoryTerm]) -> list[str]:
+    """Whose memory the record has, in words."""
+    of = sorted({f"{m.engine} {m.engine_version}" for m in memory})
+    return [f"memory of {', '.join(of)} by start-up logs"] if of else []
 
 
 def _with_rates(device: Accelerator, path: str, figures: Sequence[Measurement]) -> Accelerator:

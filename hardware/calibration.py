@@ -179,6 +179,38 @@ class Acceptance(Record):
     source: str
 
 
+class MemoryTerm(Record):
+    """What an engine needs beside the weights on one device, by its own start-up log.
+
+    name            total: of the device, as the engine multiplies it; non_torch; activation; graphs: taken from the
+                    budget; rest: everything in the budget but weights and cache, where the log has no parts
+    value_bytes     of one rank, the worst of several;  rounding_bytes  how far the printed figures may be off
+    weights_bytes   weights of that rank as the engine printed them, None where it did not
+    model, weights  it holds for this model in this format, on this placement (non_torch and total: for any model)
+    context_tokens  longest context, max_num_seqs, max_num_batched_tokens  limits of that start; None: engine's defaults
+    source          the log it was read from
+    """
+
+    engine: str
+    engine_version: str
+    name: Literal["total", "non_torch", "activation", "graphs", "rest"]
+    value_bytes: float
+    rounding_bytes: float
+    weights_bytes: float | None = None
+    model: str
+    weights: str
+    tp: int
+    pp: int
+    eager: bool
+    speculative_tokens: int = 0
+    context_tokens: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    utilization: float
+    source: str
+    taken: str
+
+
 class Calibration(Record):
     """Everything measured on one device; a further run of `probe` replaces what it measured anew and keeps the rest.
 
@@ -197,6 +229,7 @@ class Calibration(Record):
     measurements: list[Measurement] = Field([])
     steps: list[Step] = Field([])
     acceptance: list[Acceptance] = Field([])
+    memory: list[MemoryTerm] = Field([])
     checksum: str | None = None
 
     @property
@@ -215,8 +248,8 @@ class Calibration(Record):
         return (*self.measurements, *self.steps, *self.acceptance)
 
     def plain(self) -> dict[str, Any]:
-        """As it is written and printed, without the checksum."""
-        return self.model_dump(by_alias=True, exclude={"checksum"})
+        """As it is written and printed, without the checksum; `memory` only where there is some, as older records."""
+        return self.model_dump(by_alias=True, exclude={"checksum"} if self.memory else {"checksum", "memory"})
 
 
 def checksum(plain: dict[str, Any]) -> str:
@@ -266,7 +299,7 @@ def _impossible(record: Calibration) -> Iterator[str]:
     """What is in a record that nobody measured: its checksum can be computed by anyone."""
     if record.device.memory_bytes <= 0:
         yield f"device.memory_bytes is {record.device.memory_bytes}"
-    for group in ("measurements", "steps", "acceptance"):
+    for group in ("measurements", "steps", "acceptance", "memory"):
         for i, figure in enumerate(getattr(record, group)):
             for name, value in figure:
                 numbers = value if isinstance(value, list) else [value]

@@ -16,13 +16,14 @@ from infopt.hardware.calibration import (
     Calibration,
     Device,
     Measurement,
+    MemoryTerm,
     Step,
     calibration_folder,
     calibration_text,
     load_calibration,
 )
 
-F = TypeVar("F", Measurement, Step, Acceptance)
+F = TypeVar("F", Measurement, Step, Acceptance, MemoryTerm)
 
 
 def default_path(device: Device) -> Path:
@@ -72,6 +73,7 @@ def merged(old: Calibration, new: Calibration) -> Calibration:
             "measurements": newest(old.measurements, new.measurements),
             "steps": newest(old.steps, new.steps),
             "acceptance": newest(old.acceptance, new.acceptance),
+            "memory": newest(old.memory, new.memory),
         }
     )
 
@@ -81,10 +83,14 @@ KEYS: dict[type, tuple[str, ...]] = {
     Measurement: ("probe", "name", "format", "unit", "conditions"),
     Step: ("engine", "eager", "model", "weights", "kv", "batch", "tokens", "context_tokens", "tp"),
     Acceptance: ("target", "draft", "text", "sampling", "temperature", "drafted"),
-}
+    MemoryTerm: (
+        "engine", "engine_version", "name", "model", "weights", "tp", "pp", "eager", "speculative_tokens",
+        "context_tokens", "max_num_seqs", "max_num_batched_tokens", "utilization",
+    ),
+}  # fmt: skip
 
 
-def key(figure: Measurement | Step | Acceptance) -> tuple[Any, ...]:
+def key(figure: Measurement | Step | Acceptance | MemoryTerm) -> tuple[Any, ...]:
     """What a figure is of, whatever its value."""
     values = (getattr(figure, name) for name in KEYS[type(figure)])
     return tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in values)

@@ -13,7 +13,8 @@ constants in profiles/data/engines.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from infopt.frozen import dataclass
 from infopt.ledgers.activation import activation_bytes, activation_term
@@ -25,6 +26,9 @@ from infopt.ledgers.terms import Term
 from infopt.ledgers.weights import stage_rank_bytes
 from infopt.profiles.engines import Span
 from infopt.profiles.geometry import LayerRun
+
+if TYPE_CHECKING:  # most plans have no log of their engine, and reading one costs time at start-up
+    from infopt.ledgers.measured_memory import MeasuredMemory
 
 # Share by which an assumed usable memory may be off (driver figure minus a typical context).
 ASSUMED_CAPACITY_SHARE = 0.006
@@ -42,6 +46,7 @@ class StageMemory:
     terms   everything but the cache and the margin
     layout  how its pool is cut
     capped  cache of one sequence were windows capped, where the engine keeps them whole and the model has some
+    logged  its start-up log that gives what constants of the engine would, None where they do
     """
 
     stage: tuple[LayerRun, ...]
@@ -50,6 +55,7 @@ class StageMemory:
     layout: Layout
     cache: CacheSizes
     capped: CacheSizes | None
+    logged: str | None = None
 
     def term(self, name: str) -> Term:
         return next(term for term in self.terms if term.name == name)
@@ -84,14 +90,16 @@ def stage_memory(s: Scenario, stage: Sequence[LayerRun], index: int) -> StageMem
     last = index == s.pp - 1
     page = layout(stage, s)
     windowed = any(group.mixer.window_tokens for group in s.model.groups)
+    measured = _measured(s, stage, last)
     in_question = s.engine.windows == "full" and windowed and page.kinds
     return StageMemory(
         stage=tuple(stage),
         last=last,
-        terms=tuple(_fixed_terms(s, stage, index == 0, last)),
+        terms=tuple(_fixed_terms(s, stage, index == 0, last, measured)),
         layout=page,
         cache=cache_sizes(stage, s.kv, s.model.compute_dtype, s.tp),
         capped=cache_sizes(s.model.runs, s.kv, s.model.compute_dtype, s.tp) if in_question else None,
+        logged=measured.source if measured is not None and measured.own else None,
     )
 
 
@@ -135,16 +143,20 @@ def pool_interval(s: Scenario, part: StageMemory) -> Interval:
     engine = s.engine
     single, u = engine.non_torch_bytes.single, s.utilization
     weights, communication, graphs = (_interval(part.term(name)) for name in ("weights", "communication", "graphs"))
-    activation = activation_bytes(part.stage, s, part.last)
     extra = (_extra_bytes(s, part.last),) * 3
-    parts = [weights, extra, activation, communication, _interval(single)]
+    measured, own = _measured(s, part.stage, part.last), _interval(single)
+    if measured is None:
+        parts = [weights, extra, activation_bytes(part.stage, s, part.last), communication, own]
+        parts += [graphs] if engine.budget == "share_of_total" and engine.graphs_in_budget else []
+    else:
+        weights = weights if measured.weights_bytes is None else (measured.weights_bytes,) * 3
+        parts, own = [weights, extra, *measured.pool], measured.terms.get("engine", own)
     scale = 1.0
     if engine.budget == "share_of_total":
-        parts += [graphs] if engine.graphs_in_budget else []
         start = u * capacity
     elif engine.budget == "static_share":
         parts = [weights, extra]
-        start = u * (capacity - single.value - communication[0])
+        start = u * (capacity - own[0] - communication[0])
     elif engine.budget == "share_after_load":
         start, scale = capacity, u
     else:
@@ -157,6 +169,15 @@ def pool_interval(s: Scenario, part: StageMemory) -> Interval:
     return pool, pool - below, pool + above
 
 
+def _measured(s: Scenario, stage: Sequence[LayerRun], last: bool) -> "MeasuredMemory | None":
+    """What start-up logs of a calibration say of this rank, None where there are none of it."""
+    if not s.accelerator.measured_memory:
+        return None
+    from infopt.ledgers.measured_memory import measured_memory
+
+    return measured_memory(s, stage, last)
+
+
 def free_interval(s: Scenario, part: StageMemory) -> Interval:
     """Usable memory beside everything but the cache: best value, low, high."""
     parts = [_interval(term) for term in part.terms]
@@ -166,8 +187,28 @@ def free_interval(s: Scenario, part: StageMemory) -> Interval:
     return free, free - below, free + above
 
 
-def _fixed_terms(s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool) -> list[Term]:
+def _fixed_terms(
+    s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool, measured: "MeasuredMemory | None"
+) -> list[Term]:
     """Everything but the cache and the margin."""
+    terms = _shipped_terms(s, stage, first, last)
+    return terms if measured is None else [_as_measured(term, s, measured) for term in terms]
+
+
+def _as_measured(term: Term, s: Scenario, measured: "MeasuredMemory") -> Term:
+    """A term as a start-up log has it; the context of the device stays beside the engine's own."""
+    if term.name not in measured.terms:
+        return term
+    value, low, high = measured.terms[term.name]
+    if term.name == "engine":
+        context = s.engine.context_bytes.at(s.tp * s.pp)
+        value, low, high = value + context.value, low + context.low, high + context.high
+    formula = "by the engine's own start-up log, moved to these limits"
+    return replace(term, value=value, low=low, high=high, formula=formula, source=measured.source, kind="measured")
+
+
+def _shipped_terms(s: Scenario, stage: Sequence[LayerRun], first: bool, last: bool) -> list[Term]:
+    """The same by the constants of the engine's record."""
     world = s.tp * s.pp
     weights = stage_rank_bytes(stage, s, first, last)
     spread = WEIGHTS_SHARE * weights
