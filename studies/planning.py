@@ -56,6 +56,7 @@ class Plan:
 
     bound    what sets the floor of a decode step: weights, kv or compute
     step_s   the longer of the memory and the compute floor of a decode step
+    preemption  what the engine does with a batch that it starts and cannot hold
     """
 
     scenario: Scenario
@@ -69,6 +70,7 @@ class Plan:
     remedies: tuple[Remedy, ...]
     assumptions: tuple[Caveat, ...]
     resolved_as: str
+    preemption: Caveat | None = None
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
@@ -80,7 +82,8 @@ class Plan:
             text = f"{self.scenario.weight_format} weights keep about {kept} of quality (document 3); measure yours"
             notes.append(Caveat("quality", text))
         notes += [Caveat("hardware", note) for note in self.scenario.accelerator.notes]
-        return (*self.memory.caveats, *notes)
+        preempted = (self.preemption,) if self.preemption else ()
+        return (*self.memory.caveats, *preempted, *notes)
 
     @property
     def fits(self) -> bool | None:
@@ -123,7 +126,14 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
         remedies=remedies,
         assumptions=(*built.assumptions, *told),
         resolved_as=hardware.resolved_as,
+        preemption=_preemption(s, memory) if explain_fit and memory.fits is not True else None,
     )
+
+
+def _preemption(s: Scenario, memory: MemoryLedger) -> Caveat | None:
+    from infopt.ledgers.preemption import preemption  # most plans fit
+
+    return preemption(s, memory)
 
 
 def own_constants(s: Scenario, request: Request) -> StepConstants | None:
