@@ -17,7 +17,7 @@ from infopt.records import Record, validate_record
 SCHEMA = "infopt/observe/1"
 Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
 Amount = Annotated[FiniteFloat, Field(ge=0)]
-# window: what grew between two scrapes; totals: all since the server's start, of one scrape; benchmark: a client's file.
+# window: what grew between two scrapes; totals: all since the server's start, by one scrape; benchmark: a client's.
 Kind = Literal["window", "totals", "benchmark"]
 
 
@@ -153,11 +153,23 @@ class Observation(Record):
         """Output tokens of a request."""
         return None if self.output_tokens is None or not self.requests else self.output_tokens / self.requests
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether no figure of the load is known: neither counts nor times."""
+        return all(getattr(self, name) is None for name in (*WORK, *TIMES))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was served: counts say so, and no request has a time."""
+        return not (self.is_silent or any(getattr(self, name) for name in (*WORK, *TIMES)))
+
     def plain(self) -> dict[str, Any]:
         """As it is written: the contract's keys, null where nothing is known."""
         return {"schema": SCHEMA, **self.model_dump(mode="json", exclude={"ignored"})}
 
 
+TIMES = ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")
+WORK = ("requests", "output_tokens", "prompt_tokens", "effective_batch", "effective_batch_by_littles_law")
 # What `observe --json` has beside the observation itself.
 SAID = ("schema", "beside", "checklist", "advice", "measure_next")
 
