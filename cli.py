@@ -42,6 +42,7 @@ MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
     "gate": "infopt.cli_gate",
+    "observe": "infopt.cli_observe",
     "probe": "infopt.cli_probe",
     "reproduce": "infopt.cli_evidence",
     "rules": "infopt.cli_rules",
