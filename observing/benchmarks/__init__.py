@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from infopt.observing.observation import Observation
 
 MOST_RESULTS = 10_000  # lines of one file
-MOST_ITEMS = 20_000_000  # JSON values: --save-detailed keeps one for each token
+MOST_ITEMS = 4_000_000  # JSON values: --save-detailed keeps one for each token
 
 
 def read_benchmark(data: Any, source: str) -> "list[Observation] | None":
@@ -45,17 +45,27 @@ def read_benchmark_text(data: bytes, source: str) -> "list[Observation] | None":
     """
     from infopt.profiles.files import parse_json
 
-    lines = [line for line in data.splitlines() if line.strip()]
-    if not lines or lines[0].lstrip()[:1] not in (b"{", b"["):
+    if data.lstrip()[:1] not in (b"{", b"["):
         return None
-    by_line = len(lines) > 1 and lines[0].lstrip().startswith(b"{") and lines[0].rstrip().endswith(b"}")
-    if not by_line:
+    lines = [line for line in data.splitlines() if line.strip()]
+    if len(lines) == 1 or not _is_json(lines[0]):
         return read_benchmark(parse_json(data, source, MOST_ITEMS), source)
     if len(lines) > MOST_RESULTS:
         raise InfoptError(f"{source}: holds {len(lines)} lines, more than {MOST_RESULTS}: split the file")
     items = MOST_ITEMS // len(lines)
     parsed = [parse_json(line, f"{source}: line {number}", items) for number, line in enumerate(lines, 1)]
     return read_benchmark(parsed, source)
+
+
+def _is_json(line: bytes) -> bool:
+    """Whether a line is a JSON value by itself, and not the first of one."""
+    from infopt.profiles.files import parse_json
+
+    try:
+        parse_json(line, "", MOST_ITEMS)
+    except InfoptError:
+        return False
+    return True
 
 
 def _reader(result: Any) -> ModuleType | None:

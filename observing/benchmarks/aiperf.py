@@ -15,7 +15,7 @@ forgets steps without a draft, and is not used.
 from collections.abc import Mapping
 from typing import Any
 
-from infopt.observing.benchmarks.figures import Counted, Figures, failures, observation, per_output, ratio, spread
+from infopt.observing.benchmarks.figures import Counted, Figures, failures, observation, ratio, spread, steps
 from infopt.observing.observation import Observation, Spread
 
 # Units the two tools write times in -> seconds (aiperf MetricTimeUnit; genai-perf always ms).
@@ -44,7 +44,11 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
     counted = Counted(
         window_s, requests_known, output_tokens, tpot, ttft, _time(figures, "request_latency")
     ).fields()  # fmt: skip
-    speculation = _speculation(result, figures, ratio(chunk, tpot), output_tokens, requests_known)
+    drafts = _average(figures, "total_spec_decode_steps")
+    speculation = steps(ratio(chunk, tpot), chunk, speculates=bool(drafts))
+    if drafts:
+        decoded = None if output_tokens is None else output_tokens - requests_known
+        speculation |= _drafts(result, figures, drafts, decoded, speculation["tokens_per_step"])
     notes = [*counted["notes"], *speculation.pop("notes")]
     notes += failures(_average(figures, "error_request_count"), requests_known)
     if result.get("was_cancelled") is True or result.get("is_complete") is False:
@@ -54,7 +58,6 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         **speculation,
         "model": _model(result),
         "prompt_tokens": None if input_mean is None else input_mean * requests_known,
-        "itl_s": chunk,
     }
     if requests is None:
         lengths = " and ".join(f"{mean:g}" for mean in (input_mean, output_mean) if mean is not None)
@@ -107,22 +110,17 @@ def _time(figures: Figures, name: str) -> Spread | None:
     return spread(metric, names, _unit(metric), metric.nullable("count"))
 
 
-def _speculation(
-    result: Mapping[str, Any], figures: Figures, per_chunk: float | None, output_tokens: float | None, requests: float
+def _drafts(
+    result: Mapping[str, Any], figures: Figures, drafts: float, decoded: float | None, tokens_per_step: float | None
 ) -> dict[str, Any]:
-    """Of aiperf's accounts of single answers, which a vLLM started for it gives: its steps are those with a draft."""
-    drafts = _average(figures, "total_spec_decode_steps")
-    tokens_per_step, notes = per_output(per_chunk, speculates=bool(drafts))
-    fields: dict[str, Any] = {"tokens_per_step": tokens_per_step, "notes": notes}
-    if not drafts:
-        return fields
+    """From the accounts of single answers, which a vLLM started for it gives: its "steps" are those with a draft."""
     drafted = _average(figures, "total_draft_tokens")
-    fields["drafted_tokens"] = None if drafted is None else drafted / drafts
-    fields["acceptance_per_position"] = _per_position(result, figures)
-    if tokens_per_step is not None and output_tokens is not None and output_tokens > requests:
-        share = drafts * tokens_per_step / (output_tokens - requests)
-        fields["draft_share"] = share if share <= 1 else None
-    return fields
+    share = drafts * tokens_per_step / decoded if tokens_per_step is not None and decoded and decoded > 0 else None
+    return {
+        "drafted_tokens": None if drafted is None else drafted / drafts,
+        "acceptance_per_position": _per_position(result, figures),
+        "draft_share": share if share is not None and share <= 1 else None,
+    }
 
 
 def _per_position(result: Mapping[str, Any], figures: Figures) -> tuple[float, ...] | None:

@@ -206,23 +206,20 @@ class Counted:
         return self.by_requests, "effective batch: requests/s x end-to-end time, with those that wait or are prefilled"
 
 
-def per_output(tokens: float | None, speculates: bool) -> tuple[float | None, tuple[str, ...]]:
-    """Tokens per step from tokens per output (streamed chunk) of a sequence.
+def steps(tokens: float | None, gap: Spread | None, speculates: bool) -> dict[str, Any]:
+    """Tokens per step and the time of one, from the tokens of a streamed chunk of a sequence and the gap between two.
 
     A chunk holds at least one step, so a step gives no more tokens than a chunk. Chunks of one token are steps of one
     token; chunks of more are steps only where the file shows that the engine speculates, and otherwise may be several
-    steps in one chunk.
+    steps in one chunk: then neither figure is known.
     """
     if tokens is None:
-        return None, ()
-    if speculates:
-        return max(1.0, tokens), ()
-    if tokens <= ONE_TOKEN:
-        return 1.0, ()
-    bundled = (
-        f"a streamed chunk holds {tokens:.3g} tokens: speculation, or steps bundled on the way; not told apart here"
-    )
-    return None, (bundled,)
+        return {"tokens_per_step": None, "itl_s": gap, "notes": ()}
+    if speculates or tokens <= ONE_TOKEN:
+        return {"tokens_per_step": max(1.0, tokens) if speculates else 1.0, "itl_s": gap, "notes": ()}
+    between = "" if gap is None or gap.mean is None else f", {gap.mean * 1000:.3g} ms apart"
+    said = f"streamed chunks hold {tokens:.3g} tokens{between}: speculation, or steps bundled on the way"
+    return {"tokens_per_step": None, "itl_s": None, "notes": (f"{said}; not told apart here",)}
 
 
 def ratio(first: Spread | None, second: Spread | None) -> float | None:

@@ -14,7 +14,7 @@ overlap the measured part of the run, so rates are taken as the file states them
 from collections.abc import Mapping
 from typing import Any
 
-from infopt.observing.benchmarks.figures import MS, Counted, Figures, observation, per_output, spread
+from infopt.observing.benchmarks.figures import MS, Counted, Figures, observation, spread, steps
 from infopt.observing.observation import Observation, Spread
 
 MOST_BENCHMARKS = 1000  # of one sweep
@@ -53,14 +53,14 @@ def _one(figures: Figures, report: Mapping[str, Any]) -> Observation:
         raise metrics.error("output_token_count has no mean: the result is incomplete, save it again")
     counted = Counted(window_s, requests, output_mean * requests, tpot, ttft, e2e).fields()
     counted.update(_batches(metrics, tpot, ttft, e2e))
-    tokens_per_step, notes = per_output(_mean(metrics, "iter_tokens_per_iteration"), speculates=False)
+    stepped = steps(_mean(metrics, "iter_tokens_per_iteration"), None, speculates=False)
     fields = {
         **counted,
         "model": _model(figures, report),
         "prompt_tokens": None if input_mean is None else input_mean * requests,
-        "tokens_per_step": tokens_per_step,
-        "itl_s": tpot if tokens_per_step == 1 else None,
-        "notes": (*counted["notes"], *notes, *_unfinished(totals), *_load(figures)),
+        "tokens_per_step": stepped["tokens_per_step"],
+        "itl_s": tpot if stepped["tokens_per_step"] == 1 else None,
+        "notes": (*counted["notes"], *stepped["notes"], *_unfinished(totals), *_load(figures)),
     }
     return observation(figures.where, fields)
 

@@ -21,9 +21,9 @@ from infopt.observing.benchmarks.figures import (
     failures,
     load,
     observation,
-    per_output,
     ratio,
     spread,
+    steps,
 )
 from infopt.observing.observation import Observation, Spread
 
@@ -48,18 +48,18 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         _time(figures, "ttft"), _time(figures, "e2e_latency"),
     ).fields()  # fmt: skip
     engine = engine_of(figures.text("backend"))
-    steps = _steps(figures, tpot, itl, engine == "SGLang")
+    stepped = _steps(figures, tpot, itl, engine == "SGLang")
     server = figures.data.get("server_info")
     described = Figures(server if isinstance(server, Mapping) else {}, where)
     fields = {
         **counted,
-        **steps,
+        **stepped,
         "engine": engine,
         "version_guess": described.text("version"),
         "model": described.text("served_model_name") or described.text("model_path"),
         "prompt_tokens": figures.number("total_input_tokens"),
         "prefix_hit_share": _hit_share(figures),
-        "notes": (*counted["notes"], *steps["notes"], *_failed(figures, requests), *_asked(figures)),
+        "notes": (*counted["notes"], *stepped["notes"], *_failed(figures, requests), *_asked(figures)),
     }
     return [observation(where, fields)]
 
@@ -72,8 +72,7 @@ def _time(figures: Figures, name: str) -> Spread | None:
 def _steps(figures: Figures, tpot: Spread | None, itl: Spread | None, is_sglang: bool) -> dict[str, Any]:
     """Tokens per step, and the time of one: of SGLang its mean alone, tokens per step x time per token."""
     if not is_sglang:
-        tokens, notes = per_output(ratio(itl, tpot), speculates=False)
-        return {"tokens_per_step": tokens, "itl_s": itl, "notes": notes}
+        return steps(ratio(itl, tpot), itl, speculates=False)
     accepted = figures.nullable("accept_length")
     if accepted:
         if accepted < 1:

@@ -23,10 +23,10 @@ from infopt.observing.benchmarks.figures import (
     failures,
     load,
     observation,
-    per_output,
     ratio,
     spread,
     spread_of,
+    steps,
 )
 from infopt.observing.observation import Observation, Spread
 
@@ -63,7 +63,6 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         "engine": "vLLM" if "spec_decode_num_drafts" in result else named,  # read from its vllm: metrics
         "model": figures.text("model_id"),
         "prompt_tokens": figures.number("total_input_tokens"),
-        "itl_s": times["itl"],
         "notes": notes,
     }
     return [observation(where, fields)]
@@ -85,8 +84,8 @@ def _speculation(figures: Figures, decoded: float, itl: Spread | None, tpot: Spr
     per_chunk = _per_chunk(figures)
     if per_chunk is None:
         per_chunk = ratio(itl, tpot)
-    tokens_per_step, notes = per_output(per_chunk, speculates=bool(drafts))
-    fields: dict[str, Any] = {"tokens_per_step": tokens_per_step, "notes": notes}
+    fields = steps(per_chunk, itl, speculates=bool(drafts))
+    tokens_per_step = fields["tokens_per_step"]
     if not drafts:
         return fields
     drafted, accepted = figures.number("spec_decode_draft_tokens"), figures.number("spec_decode_accepted_tokens")
@@ -97,7 +96,7 @@ def _speculation(figures: Figures, decoded: float, itl: Spread | None, tpot: Spr
         fields["tokens_per_step"] = tokens_per_step = counted
     elif counted is not None and abs(counted / tokens_per_step - 1) > AGREED:
         said = f"tokens per step: {tokens_per_step:.3g} by the client's chunks, {counted:.3g} by the server's counters"
-        fields["notes"] = (*notes, f"{said}, which count the traffic of others too")
+        fields["notes"] = (f"{said}, which count the traffic of others too",)
     if tokens_per_step is not None and decoded > 0:
         share = drafts * tokens_per_step / decoded
         fields["draft_share"] = share if share <= 1 else None
