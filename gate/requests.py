@@ -16,13 +16,16 @@ from infopt.gate.engine_defaults import default_of, stand_in
 from infopt.gate.engines import DATA
 from infopt.gate.placing import context_of, placement_of, whole_number
 from infopt.hardware.accelerator import HardwareChoice
-from infopt.ledgers.memory import memory_ledger
 from infopt.profiles.engines import ENGINES, engine_names, load_engine, version_key
 from infopt.profiles.formats import format_name, load_kv_format
 from infopt.profiles.geometry import LayerRun, ModelProfile
 from infopt.records import names_in, read_yaml
 from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Request, build
+from infopt.units import format_gib
+
+GIB = 2**30
+CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"  # vllm platforms/cpu.py: whole GiB, beats --kv-cache-memory-bytes
 
 
 def planned(
@@ -44,19 +47,19 @@ def asked(
     extra = beside_bytes(deployment, scenario, device, assumed)
     if extra:
         request = replace(request, extra_bytes_per_gpu=extra)
-    fixed = deployment.value("kv_bytes")
-    if fixed and deployment.engine == "vllm":
-        request = replace(request, utilization=_for_pool(model, device, request, fixed))
-        assumed.append(f"utilization is not used: the cache is given {fixed / 2**30:.2f} GiB on each device")
+    fixed = _pool_bytes(deployment, device)
+    if fixed is not None:
+        request = replace(request, kv_pool_bytes=fixed)
+        assumed.append(f"utilization is not used: the cache is given {format_gib(fixed)} on each device")
     return model, request
 
 
-def _for_pool(model: ModelProfile, device: HardwareChoice, request: Request, pool_bytes: int) -> float:
-    """The share of memory that leaves this pool: the pool is linear in it."""
-    scenario = build(model, device, replace(request, utilization=1.0)).scenario
-    most = memory_ledger(scenario).kv_pool_bytes_per_gpu
-    share = 1.0 - (most - pool_bytes) / device.accelerator.usable_memory_bytes
-    return min(1.0, max(0.01, share))
+def _pool_bytes(deployment: Deployment, device: HardwareChoice) -> int | None:
+    """The cache of each device where vLLM is told it; on a processor its variable, in GiB, beats the option."""
+    if deployment.engine != "vllm":
+        return None
+    space = whole_number(deployment.found.environment.get(CPU_SPACE, "")) if device.accelerator.processor else None
+    return _positive(deployment.value("kv_bytes")) if space is None else _positive(space * GIB)
 
 
 def request_of(deployment: Deployment, model: ModelProfile, context: int | None, assumed: list[str]) -> Request:

@@ -64,6 +64,16 @@ class MemoryLedger:
     unknown: tuple[str, ...]
     caveats: tuple[Caveat, ...]
 
+    @property
+    def kv_room_bytes(self) -> float:
+        """Memory beside everything but the cache, below zero where there is none: the most a given pool may be."""
+        return self.capacity_bytes_per_gpu - sum(t.value for t in self.terms if t.name not in ("kv", "margin"))
+
+    @property
+    def is_pool_too_large(self) -> bool:
+        """Whether the pool is more than the memory beside the rest, which only one that is given can be."""
+        return self.kv_pool_low_bytes == self.kv_pool_high_bytes and self.kv_pool_bytes_per_gpu > self.kv_room_bytes
+
 
 def memory_ledger(s: Scenario) -> MemoryLedger:
     """The ledger of the rank that decides: the fewest sequences, then the smallest pool."""

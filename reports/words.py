@@ -132,18 +132,12 @@ def _short_words(plan: Plan) -> str:
     short = m.used_bytes_per_gpu - m.capacity_bytes_per_gpu
     if short > 0:
         return f"{format_gib(short)} short{_where(plan)}"
-    pool, free = plan.scenario.kv_pool_bytes, pool_room_bytes(plan)
-    if pool is not None and pool > free:
-        return f"the KV pool of {format_gib(pool)} is more than the {format_gib(max(0.0, free))} beside the rest"
+    if m.is_pool_too_large:
+        room = format_gib(max(0.0, m.kv_room_bytes))
+        return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is more than the {room} beside the rest"
     if m.refusals and m.kv_pool_bytes_per_gpu >= m.kv_bytes_per_gpu:
         return f"{plan.scenario.engine.engine} refuses to start"
     return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is too small for {format_gib(m.kv_bytes_per_gpu)}"
-
-
-def pool_room_bytes(plan: Plan) -> float:
-    """Memory beside everything but the cache."""
-    m = plan.memory
-    return m.capacity_bytes_per_gpu - sum(term.value for term in m.terms if term.name not in ("kv", "margin"))
 
 
 def _undetermined_words(plan: Plan) -> str:

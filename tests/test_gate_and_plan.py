@@ -95,3 +95,53 @@ def test_fits_alike(
     found = {finding.rule for finding in one.findings if finding.severity == "error"}
     assert bool(found & OF_MEMORY) is (planned.fits is False)
     assert one.verdict == ("fail" if found else "pass" if planned.fits else "undetermined")
+
+
+PROCESSOR = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: server}}
+spec:
+  containers:
+    - name: engine
+      image: vllm/vllm-openai-cpu:v0.32.0
+      env: [{{name: VLLM_CPU_KVCACHE_SPACE, value: "{space}"}}]
+      args: ["--model", "HuggingFaceTB/SmolLM2-135M", "--max-model-len", "4096", {more}]
+"""
+
+
+def processor_case(space: str, more: str = "") -> Checked:
+    gpu = Overrides(gpu="custom:24GB:20GB/s:cpu")
+    (one,) = gate(["-"], Policy(), gpu, standard_input=PROCESSOR.format(space=space, more=more)).checked
+    return one
+
+
+def test_a_pool_the_file_gives_is_the_plans() -> None:
+    """46,592 tokens a GiB, as the server printed; the variable beats the option, and the engine's blocks are of 128."""
+    for space, more, tokens in (
+        ("1", "", 46592),
+        ("2", "", 93184),
+        ("1", '"--kv-cache-memory-bytes", "100000000"', 46592),
+        ("", '"--kv-cache-memory-bytes", "100000000"', 4224),
+    ):
+        found = processor_case(space, more).case.plan
+        assert found is not None
+        assert found.memory.kv_pool_tokens == tokens
+
+
+def test_a_length_the_pool_does_not_hold_is_found() -> None:
+    one = processor_case("", '"--kv-cache-memory-bytes", "90000000"')
+    assert [finding.rule for finding in one.findings if finding.severity == "error"] == ["no-full-request"]
+    given = Overrides(gpu="h100")
+    words = '["--model", "HuggingFaceTB/SmolLM2-135M", "--kv-cache-memory-bytes", "1G"]'
+    text = POD.format(words=words[1:-1], version="0.32.0", devices=1)
+    (other,) = gate(["-"], Policy(), given, standard_input=text).checked
+    assert other.case.plan is not None
+    assert other.case.plan.memory.kv_pool_bytes_per_gpu == 2**30
+
+
+def test_a_pool_that_cannot_be_had_is_found() -> None:
+    for more in ('"--kv-cache-memory-bytes", "23000000000"', '"--block-size", "16"'):
+        one = processor_case("" if "bytes" in more else "1", more)
+        rule = "does-not-fit" if "bytes" in more else "engine-refuses"
+        assert [finding.rule for finding in one.findings if finding.severity == "error"] == [rule]

@@ -8,6 +8,7 @@ from infopt.gate.finding import Hit, Rule
 from infopt.gate.least_memory import largest_bytes
 from infopt.gate.placing import spills
 from infopt.gate.stages import stage_said
+from infopt.studies.planning import Plan
 from infopt.units import format_gib
 
 # Engines that use one device where nothing says more; forms whose command has all that it says.
@@ -22,7 +23,12 @@ def check(case: Case) -> Iterator[Hit]:
     plan = case.plan
     if case.device is None:
         yield from _nowhere(case)
-    if plan is None or plan.fits is not False or spills(case.deployment) or plan.memory.kv_pool_bytes_per_gpu > 0:
+    if plan is None or plan.fits is not False or spills(case.deployment):
+        return
+    if plan.memory.is_pool_too_large:
+        yield _pool_too_large(case, plan)
+        return
+    if plan.memory.kv_pool_bytes_per_gpu > 0:
         return
     memory, s = plan.memory, plan.scenario
     parts = [t for t in memory.terms if t.value > 0 and t.name not in ("kv", "margin")]
@@ -35,6 +41,19 @@ def check(case: Case) -> Iterator[Hit]:
         at=case.deployment.said_at("tp") or case.deployment.said_at("model"),
         detail="; ".join(filter(None, (terms, stage_said(plan), _spread(case)))),
         remedy=" or ".join(remedy.text for remedy in plan.remedies),
+        confidence=case.sureness,
+    )
+
+
+def _pool_too_large(case: Case, plan: Plan) -> Hit:
+    """A cache of a size the file gives, where less is left."""
+    memory = plan.memory
+    room = format_gib(max(0.0, memory.kv_room_bytes))
+    return Hit(
+        f"a cache of {format_gib(memory.kv_pool_bytes_per_gpu)} is given on each device, which has {room} beside "
+        "weights and what the engine needs",
+        at=case.deployment.said_at("kv_bytes"),
+        remedy=f"a cache of at most {room}" if memory.kv_room_bytes > 0 else "",
         confidence=case.sureness,
     )
 

@@ -23,6 +23,8 @@ OWN_UNTIL, OWN_FROM = "0.13.0", "0.17.1"
 def check(case: Case) -> Iterator[Hit]:
     """Refusals that memory does not explain."""
     plan = case.plan
+    if plan is not None and plan.memory.kv_pool_bytes_per_gpu >= plan.memory.kv_bytes_per_gpu:
+        yield from (Hit(said, at=case.deployment.said_at("block_tokens")) for said in plan.memory.refusals)
     if plan is None or plan.fits is False:
         return
     yield from _all_stages(case)

@@ -15,6 +15,8 @@ def check(case: Case) -> Iterator[Hit]:
     if plan is None or plan.fits is not False or spills(case.deployment) or plan.memory.kv_pool_bytes_per_gpu <= 0:
         return
     memory, s = plan.memory, plan.scenario
+    if memory.is_pool_too_large or (memory.refusals and memory.kv_pool_bytes_per_gpu >= memory.kv_bytes_per_gpu):
+        return
     one, count = memory.layout.request_bytes(s.context_tokens), s.batch_per_replica
     longest = memory.max_context_tokens
     requests = "one request" if count == 1 else f"{count} requests"
