@@ -72,7 +72,8 @@ class MemoryLedger:
     @property
     def is_pool_too_large(self) -> bool:
         """Whether the pool is more than the memory beside the rest, which only one that is given can be."""
-        return self.kv_pool_low_bytes == self.kv_pool_high_bytes and self.kv_pool_bytes_per_gpu > self.kv_room_bytes
+        pool = self.kv_pool_bytes_per_gpu
+        return 0 < pool == self.kv_pool_low_bytes == self.kv_pool_high_bytes and pool > self.kv_room_bytes
 
 
 def memory_ledger(s: Scenario) -> MemoryLedger:
