@@ -22,7 +22,7 @@ from infopt.observing.histograms import histogram_of
 from infopt.observing.metric_names import ADDED, Counter, Gauge, MetricNames, Time, Way
 from infopt.observing.observation import Spread
 from infopt.observing.windows import Snapshot
-from infopt.probes.draft_counters import counts_of
+from infopt.probes.draft_counters import Counts, counts_of
 from infopt.probes.metrics_text import Metrics
 
 APART = 0.25  # of each other: two ways to count the batch that contradict
@@ -45,7 +45,7 @@ class Figures:
         output, first = self.counter("output_tokens"), self.counter("first_tokens")
         decoded = None if output is None or first is None else max(0.0, output - first)
         times = {name: self.time(name) for name in ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")}
-        times["tpot_s"] = self._tpot(times["tpot_s"], decoded)
+        times["tpot_s"] = self._tpot(times["tpot_s"], decoded, times["prefill_s"])
         speculation = self._speculation(decoded, output)
         speculation["tokens_per_step"] = self._tokens_per_step(decoded, output, times)
         return {
@@ -66,11 +66,8 @@ class Figures:
 
     def counter(self, name: Counter) -> float | None:
         """What a counter grew by, over all labels; None where no name of it is there."""
-        for way in self.names.counters.get(name, ()):
-            found = way.chosen(self.grown)
-            if found:
-                return sum(found.values()) * way.scale
-        return None
+        totals = (way.total(self.grown) for way in self.names.counters.get(name, ()))
+        return next((total for total in totals if total is not None), None)
 
     def gauge(self, name: Gauge) -> float | None:
         """The mean of a gauge over the scrapes that have it."""
@@ -110,7 +107,10 @@ class Figures:
         """Values of all ranks, by the first way that has any."""
         for way in self.names.gauges.get(name, ()):
             chosen = way.chosen(metrics)
-            if way.label is None:
+            if way.plus or way.less:
+                total = way.total(metrics)
+                values = [] if total is None else [total]
+            elif way.label is None:
                 values = [value * way.scale for value in chosen.values()]
             else:
                 values = [v * way.scale for labels in chosen if (v := _number(dict(labels).get(way.label))) is not None]
@@ -118,10 +118,15 @@ class Figures:
                 return values
         return []
 
-    def _tpot(self, found: Spread | None, decoded: float | None) -> Spread | None:
-        """The histogram's, its mean from the time of steps where it has none."""
-        seconds = self.counter("answer_seconds")
-        if (found is not None and found.mean is not None) or not seconds or not decoded:
+    def _tpot(self, found: Spread | None, decoded: float | None, prefill: Spread | None) -> Spread | None:
+        """The histogram's; its mean from the time of steps, or of requests after their prompts, where it has none."""
+        if (found is not None and found.mean is not None) or not decoded:
+            return found
+        seconds, requests = self.counter("answer_seconds"), self.counter("requests")
+        inference = self.counter("inference_seconds")
+        if seconds is None and inference is not None and requests and prefill and prefill.mean is not None:
+            seconds = max(0.0, inference - prefill.mean * requests)
+        if not seconds:
             return found
         if found is None:
             return Spread(mean=seconds / decoded, count=decoded)
@@ -130,37 +135,46 @@ class Figures:
     def _tokens_per_step(
         self, decoded: float | None, output: float | None, times: dict[str, Spread | None]
     ) -> float | None:
-        steps, accepted = self.counter("answer_steps"), self._accepted()
-        if decoded and steps:
-            return decoded / steps
-        if steps and accepted is not None:
-            return 1 + accepted / steps
+        steps, own, accepted = self.counter("answer_steps"), self.counter("accepted"), self._accepted()
+        if steps and (own is not None or decoded):
+            return 1 + own / steps if own is not None else decoded / steps if decoded else None
         itl, tpot = times["itl_s"], times["tpot_s"]
         if itl and tpot and itl.mean and tpot.mean:
             return itl.mean / tpot.mean
-        lengths = self.readings("accept_length")
-        if lengths and output:
-            said = [length for length in lengths if length > 0]
-            if said:
-                self.notes.append("tokens_per_step is the engine's own average of its last intervals")
-            return max(1.0, sum(said) / len(said)) if said else 1.0
         emitted = decoded or output
         if emitted and accepted is not None and emitted > accepted:
             return emitted / (emitted - accepted)
-        return None
+        lengths = self.readings("accept_length")
+        said = [length for length in lengths if length > 0]
+        if said:
+            self.notes.append("tokens_per_step is the engine's own average of its last intervals")
+            return max(1.0, sum(said) / len(said))
+        return 1.0 if lengths and output else None
 
     def _accepted(self) -> float | None:
+        """Tokens of drafts that were accepted."""
         drafts = self.names.draft_names()
-        if drafts is not None and drafts.accepted is not None:
-            return self.grown.total(drafts.prefix + drafts.accepted)
-        return self.counter("accepted")
+        if drafts is None or drafts.accepted is None:
+            return self.counter("accepted")
+        return self.grown.total(drafts.prefix + drafts.accepted)
+
+    def _drafts(self) -> Counts:
+        """Counts of speculation, under the names of draft_counters or this record's own."""
+        drafts, way = self.names.draft_names(), self.names.positions
+        if drafts is not None:
+            return counts_of(self.grown, drafts)
+        positions = {} if way is None or way.label is None else self.grown.by(way.metric, way.label)
+        whole = set(positions) == {str(i) for i in range(len(positions))}
+        return Counts(
+            accepted=self.counter("accepted"),
+            drafted=self.counter("drafted"),
+            drafts=self.counter("drafts"),
+            per_position=tuple(positions[str(i)] for i in range(len(positions))) if whole else (),
+        )
 
     def _speculation(self, decoded: float | None, output: float | None) -> dict[str, Any]:
         """Drafts: how often, how long, and what was accepted of them."""
-        names = self.names.draft_names()
-        if names is None:
-            return {}
-        counts = counts_of(self.grown, names)
+        counts = self._drafts()
         if not counts.drafts:
             return {"draft_share": 0.0} if counts.drafts == 0 and output else {}
         steps, emitted = self.counter("answer_steps"), decoded or output
@@ -191,9 +205,8 @@ class Figures:
 
     def _counted_batch(self, first: float | None) -> float | None:
         steps, answer_steps = self.counter("steps"), self.counter("answer_steps")
-        if steps and answer_steps is not None:
-            engines = max(1, *(len(way.chosen(self.grown)) for way in self.names.counters["steps"]))
-            return (answer_steps + (first or 0.0)) / steps * engines
+        if steps and answer_steps is not None and not self.names.at_end:
+            return (answer_steps + (first or 0.0)) / steps * self._engines()
         means = self.readings("batch_mean")
         if not means or not steps or not self.steady:
             return None
@@ -204,6 +217,12 @@ class Figures:
         if len(means) < len(self.snapshots) or last is None or before is None:
             return None
         return max(0.0, means[-1] * last - means[0] * before) / (last - before)
+
+    def _engines(self) -> int:
+        """Engines behind the address, by the labels of their steps."""
+        ways = self.names.counters.get("steps", ())
+        said = [dict(labels) for way in ways for labels in way.chosen(self.grown)]
+        return max(1, len({tuple(labels.get(rank) for rank in self.names.ranks) for labels in said}))
 
     def _total_steps(self, snapshot: Snapshot) -> float | None:
         found = [way.chosen(snapshot.metrics) for way in self.names.counters.get("steps", ())]
@@ -230,19 +249,29 @@ class Figures:
 
     def _prefixes(self) -> dict[str, Any]:
         """Whether prefixes are kept, and what share of prompts was found."""
-        hits, queries = self.counter("prefix_hits"), self.counter("prefix_queries")
-        misses = self.counter("prefix_misses")
-        if queries is None and hits is not None and misses is not None:
-            queries = hits + misses
+        hits, queries = self._hits()
         caching = self._caching()
         if caching is None and hits:
             caching = True
         share = hits / queries if hits is not None and queries else None
-        if queries is None:
+        if hits is None:
             share = self.gauge("prefix_hit_share")
-        if caching is False:
-            share = None
-        return {"prefix_caching": caching, "prefix_hit_share": self._share("prefix_hit_share", share)}
+        return {
+            "prefix_caching": caching,
+            "prefix_hit_share": None if caching is False else self._share("prefix_hit_share", share),
+        }
+
+    def _hits(self) -> tuple[float | None, float | None]:
+        """What was found and what was looked for, by the first way that has both."""
+        for way in self.names.found:
+            hits = way.hits.total(self.grown)
+            queries = way.queries.total(self.grown) if way.queries else None
+            misses = way.misses.total(self.grown) if way.misses else None
+            if queries is None and hits is not None and misses is not None:
+                queries = hits + misses
+            if hits is not None and queries is not None:
+                return hits, queries
+        return None, None
 
     def _caching(self) -> bool | None:
         way = self.names.caching
@@ -265,8 +294,11 @@ class Figures:
             self.readings("kv_use_share"),
             [max(found) for s in self.snapshots if (found := self._reading("kv_use_share", s.metrics))],
         )
-        if not uses and tokens:
-            uses = peaks = [used / tokens for used in self.readings("kv_used_tokens")]
+        if not uses and (tokens or blocks):
+            used = self.readings("kv_used_tokens") if tokens else []
+            uses = peaks = [u / tokens for u in used] if tokens and used else []
+        if not uses and blocks:
+            uses = peaks = [u / blocks for u in self.readings("used_blocks")]
         return {
             "kv_pool_tokens": tokens,
             "kv_pool_bytes": said("kv_pool_bytes"),

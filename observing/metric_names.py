@@ -4,7 +4,8 @@ A quantity has a list of ways to be read, best first: a server is asked for the 
 serves all versions. Counters of speculation are those of probes/data/draft_counters; they are not repeated here.
 """
 
-from fnmatch import fnmatchcase
+import re
+from fnmatch import translate
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -27,10 +28,10 @@ Counter = Literal[
     "answer_seconds",  # the time of those steps, summed over answers
     "steps",  # of the engine, a batch counted once
     "preemptions",
-    "prefix_hits",  # tokens (or blocks, as in queries) of prompts found in the cache
-    "prefix_queries",  # that were looked for
-    "prefix_misses",  # looked for and not found, where queries are not counted
-    "accepted",  # tokens of drafts, where draft_counters has no name for them
+    "inference_seconds",  # from a request's first pass to its last token, summed over requests
+    "accepted",  # tokens of drafts; this and the next two where draft_counters has no name for them
+    "drafted",
+    "drafts",
     "read_bytes",  # by one device
     "flop",  # of one device
 ]
@@ -46,12 +47,21 @@ Gauge = Literal[
     "kv_used_tokens",
     "block_tokens",
     "blocks",
+    "used_blocks",
     "max_concurrency",
-    "bandwidth_read",
 ]
 Time = Literal["tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s"]
 ADDED: frozenset[str] = frozenset(
-    {"running", "waiting", "kv_pool_tokens", "kv_pool_bytes", "kv_used_tokens", "blocks", "max_concurrency"}
+    {
+        "running",
+        "waiting",
+        "kv_pool_tokens",
+        "kv_pool_bytes",
+        "kv_used_tokens",
+        "blocks",
+        "used_blocks",
+        "max_concurrency",
+    }
 )
 
 
@@ -62,6 +72,7 @@ class Way(Record):
     where   labels the series must have, each with the values that count
     label   the value stands in this label of an info metric
     count   a time is metric / count, both counters
+    plus, less  series that are added to it, and taken from it
     scale   times the value gives the unit of the quantity
     """
 
@@ -69,6 +80,8 @@ class Way(Record):
     where: dict[str, list[str]] = Field({})
     label: str | None = None
     count: str | None = None
+    plus: list[str] = Field([])
+    less: list[str] = Field([])
     scale: float = 1.0
 
     @model_validator(mode="before")
@@ -78,12 +91,21 @@ class Way(Record):
 
     def names(self) -> tuple[str, ...]:
         """The series it reads."""
-        return (self.metric,) if self.count is None else (self.metric, self.count)
+        return (self.metric, *self.plus, *self.less, *([self.count] if self.count else []))
 
     def chosen(self, metrics: Metrics, name: str | None = None) -> dict[Labels, float]:
         """The series of one name whose labels are those that count."""
         series = metrics.series.get(name or self.metric, {})
         return {labels: value for labels, value in series.items() if self.fits(labels)}
+
+    def total(self, metrics: Metrics) -> float | None:
+        """The sum over all series, in the unit of the quantity; None where the text has none."""
+        chosen = self.chosen(metrics)
+        if not chosen:
+            return None
+        more = sum(sum(self.chosen(metrics, name).values()) for name in self.plus)
+        less = sum(sum(self.chosen(metrics, name).values()) for name in self.less)
+        return max(0.0, sum(chosen.values()) + more - less) * self.scale
 
     def fits(self, labels: Labels) -> bool:
         """Whether labels are those that count."""
@@ -91,11 +113,20 @@ class Way(Record):
         return all(said.get(name) in values for name, values in self.where.items())
 
 
+class Prefixes(Record):
+    """One way to tell what share of prompts was found in the cache: hits / queries, or hits / (hits + misses)."""
+
+    hits: Way
+    queries: Way | None = None
+    misses: Way | None = None
+
+
 class Rule(Record):
-    """Versions a text comes from if it holds all of `has` and none of `lacks`."""
+    """Versions a text comes from if it holds all of `has`, one of `any` and none of `lacks`."""
 
     versions: str
-    has: list[str]
+    has: list[str] = Field([])
+    any: list[str] = Field([])
     lacks: list[str] = Field([])
 
 
@@ -105,6 +136,7 @@ class MetricNames(Record):
     engine         as engine_names() has it
     owner          what /v1/models says
     prefixes       of its metrics
+    also           another prefix, which collectors and proxies write for the first
     marks          any of these makes it this engine: a prefix alone may be a router's
     in_front       it stands in front of an engine, whose own metrics say more where they are there too
     speculation    record of probes/data/draft_counters
@@ -112,7 +144,10 @@ class MetricNames(Record):
     model_of       metric whose models count: others are steps before and behind it
     ranks          labels that tell engines apart which share the load: their figures add up
     copies         labels that tell apart ranks which do the same work: the first counts
+    at_end         tokens and requests are counted when a request ends, steps as they are taken
     counters, gauges, times  ways to read each quantity, best first
+    found          ways to tell the share of prompts that was found in the cache, best first
+    positions      counter of accepted tokens with a label of their position, where draft_counters has none
     caching        label that says whether prefixes are kept
     versions       first rule that holds
     said           notes for whoever reads figures of this engine
@@ -122,6 +157,7 @@ class MetricNames(Record):
     engine: str
     owner: str | None = None
     prefixes: list[str]
+    also: str | None = None
     marks: list[str]
     in_front: bool = False
     speculation: str | None = None
@@ -129,9 +165,12 @@ class MetricNames(Record):
     model_of: str | None = None
     ranks: list[str] = Field([])
     copies: list[str] = Field([])
+    at_end: bool = False
     counters: dict[Counter, list[Way]] = Field({})
     gauges: dict[Gauge, list[Way]] = Field({})
     times: dict[Time, list[Way]] = Field({})
+    found: list[Prefixes] = Field([])
+    positions: Way | None = None
     caching: Way | None = None
     versions: list[Rule] = Field([])
     said: list[str] = Field([])
@@ -147,13 +186,16 @@ class MetricNames(Record):
     def version_guess(self, metrics: Metrics) -> str | None:
         """Versions whose names these are."""
         for rule in self.versions:
-            if all(n in metrics.series for n in rule.has) and not any(n in metrics.series for n in rule.lacks):
+            one = not rule.any or any(name in metrics.series for name in rule.any)
+            if one and metrics.series.keys() >= set(rule.has) and metrics.series.keys().isdisjoint(rule.lacks):
                 return rule.versions
         return None
 
     def growing(self) -> frozenset[str]:
         """Every name that only a restart can make smaller."""
-        names = {name for ways in self.counters.values() for way in ways for name in way.names()}
+        prefixes = [way for found in self.found for way in (found.hits, found.queries, found.misses)]
+        counted = [*(way for ways in self.counters.values() for way in ways), *prefixes, self.positions]
+        names = {name for way in counted if way is not None for name in way.names()}
         for way in (way for ways in self.times.values() for way in ways):
             names |= set(way.names()) if way.count else {way.metric + end for end in ("_bucket", "_sum", "_count")}
         drafts = self.draft_names()
@@ -162,20 +204,20 @@ class MetricNames(Record):
             names |= {drafts.prefix + name for name in (*read, drafts.emitted, drafts.steps) if name}
         return frozenset(names)
 
+    def reads(self) -> frozenset[str]:
+        """Every name it reads."""
+        ways = (*self.counters.values(), *self.gauges.values(), *self.times.values())
+        named = {name for found in ways for way in found for name in way.names()}
+        return self.growing() | named | ({self.caching.metric} if self.caching else set())
+
     def unknown(self, metrics: Metrics) -> list[str]:
         """Families of this engine nobody has looked at yet: a newer version, perhaps."""
-        ways = (*self.counters.values(), *self.gauges.values(), *self.times.values())
-        read = self.growing() | {way.metric for found in ways for way in found}
-        read |= {self.caching.metric} if self.caching else set()
-        families = {_stem(name) for name in metrics.series if name.startswith(tuple(self.prefixes))}
-        known = {_stem(name) for name in read}
-        drafts = self.draft_names()
-        looked_at = [*self.unread, *([drafts.prefix + name for name in drafts.unread] if drafts else [])]
-        return sorted(
-            family
-            for family in families
-            if family not in known and not any(fnmatchcase(family, pattern) for pattern in looked_at)
-        )
+        read, drafts = self.reads(), self.draft_names()
+        unread = [*self.unread, *([drafts.prefix + name for name in drafts.unread] if drafts else [])]
+        looked_at = re.compile("|".join(translate(pattern) for pattern in (*unread, *map(_stem, read))))
+        own = [name for name in metrics.series if name.startswith(tuple(self.prefixes)) and name not in read]
+        families = {_family(name, metrics) for name in own}
+        return sorted(family for family in families - read if not looked_at.fullmatch(family))
 
 
 def _stem(name: str) -> str:
@@ -183,6 +225,15 @@ def _stem(name: str) -> str:
     for end in ("_bucket", "_sum", "_count", "_created", "_total"):
         name = name.removesuffix(end)
     return name
+
+
+def _family(name: str, metrics: Metrics) -> str:
+    """The name under which a series was made: parts of a histogram count as one, as do a counter and its birth."""
+    for end in ("_bucket", "_sum", "_count"):
+        family = name.removesuffix(end)
+        if family != name and (f"{family}_sum" in metrics.series and f"{family}_count" in metrics.series):
+            return family.removesuffix("_total")
+    return name.removesuffix("_created").removesuffix("_total")
 
 
 @cache
@@ -195,3 +246,14 @@ def known_engines() -> tuple[MetricNames, ...]:
 def engines_of(metrics: Metrics) -> tuple[MetricNames, ...]:
     """Whose text this is; several where one is in front of another."""
     return tuple(names for names in known_engines() if any(mark in metrics.series for mark in names.marks))
+
+
+def spelled(metrics: Metrics) -> Metrics:
+    """The same text under the names of the engines themselves, where a collector has written another prefix."""
+    others = {names.also: names.prefixes[0] for names in known_engines() if names.also is not None}
+    renamed = {}
+    for name, series in metrics.series.items():
+        prefix = next((prefix for prefix in others if name.startswith(prefix)), None)
+        own = name if prefix is None else others[prefix] + name.removeprefix(prefix)
+        renamed[name if own in metrics.series else own] = series
+    return Metrics(renamed, metrics.unreadable)

@@ -30,25 +30,49 @@ def choose(metrics: Metrics, names: MetricNames, model: str | None) -> Chosen:
     own = {name: series for name, series in metrics.series.items() if name.startswith(tuple(names.prefixes))}
     models = _models(own, names)
     kept_models = (model,) if model in models else models
-    first = {label: _first(own.values(), label) for label in names.copies}
-    unusable: set[str] = set()
-    kept: dict[str, dict[Labels, float]] = {}
-    for name, series in metrics.series.items():
-        if name not in own:
-            kept[name] = dict(series)
-            continue
-        for labels, value in series.items():
-            said = dict(labels)
-            label = said.get(names.model_label or "")
-            if label is not None and kept_models and label not in kept_models:
-                continue
-            if any(said.get(copy, value_0) != value_0 for copy, value_0 in first.items()):
-                continue
-            if not (math.isfinite(value) and value >= 0):
-                unusable.add(name)
-                continue
-            kept.setdefault(name, {})[labels] = value
+    first = _first_copies(own.values(), names)
+    reads, unusable = names.reads(), set()
+    kept: dict[str, Mapping[Labels, float]] = {name: metrics.series[name] for name in metrics.series if name not in own}
+    for name, series in own.items():
+        chosen = {labels: value for labels, value in series.items() if _counts(labels, names, kept_models, first)}
+        usable = {labels: value for labels, value in chosen.items() if math.isfinite(value) and value >= 0}
+        if len(usable) < len(chosen) and name in reads:
+            unusable.add(name)
+        if usable:
+            kept[name] = usable
     return Chosen(Metrics(kept, 0), kept_models, tuple(sorted(unusable)), _notes(own.values(), names, kept_models))
+
+
+Rank = tuple[str | None, ...]
+
+
+def _rank(said: Mapping[str, str], names: MetricNames) -> Rank:
+    return tuple(said.get(label) for label in names.ranks)
+
+
+def _first_copies(series: Iterable[Iterable[Labels]], names: MetricNames) -> dict[Rank, dict[str, str]]:
+    """Of each rank that shares the load, the least value of every label that tells copies apart."""
+    first: dict[Rank, dict[str, str]] = {}
+    if not names.copies:
+        return first
+    for said in (dict(labels) for labels_of in series for labels in labels_of):
+        least = first.setdefault(_rank(said, names), {})
+        for label in names.copies:
+            if label in said:
+                least[label] = min(said[label], least.get(label, said[label]), key=lambda text: (len(text), text))
+    return first
+
+
+def _counts(
+    labels: Labels, names: MetricNames, models: tuple[str, ...], first: Mapping[Rank, Mapping[str, str]]
+) -> bool:
+    """Whether a series is of a model that counts, and of the first copy."""
+    said = dict(labels)
+    model = said.get(names.model_label or "")
+    if model is not None and models and model not in models:
+        return False
+    least = first.get(_rank(said, names), {})
+    return all(said.get(label, value) == value for label, value in least.items())
 
 
 def _models(own: Mapping[str, Mapping[Labels, float]], names: MetricNames) -> tuple[str, ...]:
@@ -61,11 +85,6 @@ def _models(own: Mapping[str, Mapping[Labels, float]], names: MetricNames) -> tu
 
 def _values(series: Iterable[Iterable[Labels]], label: str) -> set[str]:
     return {value for labels_of in series for labels in labels_of for name, value in labels if name == label}
-
-
-def _first(series: Iterable[Iterable[Labels]], label: str) -> str:
-    """The least value of a label; "" where no series has it."""
-    return min(_values(series, label), default="", key=lambda text: (len(text), text))
 
 
 def _notes(series: Iterable[Iterable[Labels]], names: MetricNames, models: tuple[str, ...]) -> tuple[str, ...]:

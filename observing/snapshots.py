@@ -9,7 +9,7 @@ from datetime import datetime
 
 from infopt.errors import InfoptError
 from infopt.observing.figures import Figures
-from infopt.observing.metric_names import MetricNames, engines_of, known_engines
+from infopt.observing.metric_names import MetricNames, engines_of, known_engines, spelled
 from infopt.observing.observation import Observation
 from infopt.observing.routers import router_of
 from infopt.observing.series import Chosen, choose
@@ -35,9 +35,10 @@ def observation_of(
     """
     if not snapshots:
         raise InfoptError(f"{source}: was never read, so nothing was observed")
-    last = snapshots[-1].metrics
+    texts = [spelled(snapshot.metrics) for snapshot in snapshots]
+    last = texts[-1]
     names, others = _whose(last, source, owner)
-    chosen = [choose(snapshot.metrics, names, model) for snapshot in snapshots]
+    chosen = [choose(text, names, model) for text in texts]
     kept = [
         Snapshot(c.metrics, snapshot.at_s, snapshot.taken, snapshot.slots)
         for c, snapshot in zip(chosen, snapshots, strict=True)
