@@ -185,8 +185,9 @@ class MemoryTerm(Record):
     name            total: of the device, as the engine multiplies it; non_torch; activation; graphs: taken from the
                     budget; rest: everything in the budget but weights and cache, where the log has no parts
     value_bytes     of one rank, the worst of several;  rounding_bytes  how far the printed figures may be off
+    shipped_bytes   what the constants of that infopt said of it: their ratio is carried to other models
     weights_bytes   weights of that rank as the engine printed them, None where it did not
-    model, weights  it holds for this model in this format, on this placement (non_torch and total: for any model)
+    model, weights  it holds for this model in this format, on this placement (total: for any)
     context_tokens  longest context, max_num_seqs, max_num_batched_tokens  limits of that start; None: engine's defaults
     source          the log it was read from
     """
@@ -196,6 +197,7 @@ class MemoryTerm(Record):
     name: Literal["total", "non_torch", "activation", "graphs", "rest"]
     value_bytes: float
     rounding_bytes: float
+    shipped_bytes: float | None = None
     weights_bytes: float | None = None
     model: str
     weights: str

@@ -1,11 +1,14 @@
 """Memory of an engine as its own start-up log has it, in place of the constants that came with infopt.
 
     same model, format and placement    term(now) = term(then) + shipped(now) - shipped(then)
-    another model, same placement       non-torch(now) = non-torch(then)
+    another model, same placement       activation(now) = shipped(now) x activation(then) / shipped(then)
+                                        non-torch(now) = non-torch(then)
 then: the limits of the start that was logged (sequences, batched tokens, context); now: those asked. Shipped constants
 carry only the difference between the two, and so does their interval; the rest of it is the rounding of the log and
-what two starts differ by. Of the same engine version on the same kind of device only. Ranks of a pipeline differ and
-the log is read for the worst: only the non-torch memory is taken there. Sources: the record (docs/calibration.md).
+what two starts differ by. Of the same engine version on the same kind of device only. Another model's log counts only
+where the version's constants are carried over from an older one: where they were measured, it adds nothing (same
+file). Ranks of a pipeline differ and the log is read for the worst: none of it is taken there. Sources: the record
+(docs/calibration.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +29,11 @@ Interval = tuple[Any, Any, Any]
 
 # Two starts of one configuration: five pairs of vLLM 0.19 logs agree to 0.01 GiB (studies/data/memory_truth.csv).
 REPEAT_BYTES = 0.02 * 2**30
-# Non-torch memory of other models on the same placement: 2.06 to 2.21 GiB at tp 2 and 4, 0.24 to 0.27 at 1 (same file).
-OTHER_MODEL_SHARE = 0.08
+# Other models on the same placement: non-torch memory is 2.06 to 2.21 GiB at tp 2 and 4, 0.24 to 0.27 at 1; the ratio
+# of activation to constants of 0.11, which are 2.5 times too large, differs by -12 to +14 % (5th to 95th percentile of
+# 1122 pairs of 0.19 logs; same file).
+OTHER_NON_TORCH_SHARE = 0.08
+OTHER_ACTIVATION_SHARE = 0.15
 NONE: Interval = (0.0, 0.0, 0.0)
 # Terms of the budget that constants of an engine give; non_torch is communication and engine together.
 TERMS = ("activation", "communication", "engine", "graphs")
@@ -54,19 +60,34 @@ class MeasuredMemory:
 def measured_memory(s: Scenario, stage: Sequence[LayerRun], last: bool) -> MeasuredMemory | None:
     """What logs of this engine on this device say about one rank; None where none is of it."""
     logs = [term for term in s.accelerator.measured_memory if _same_engine(s, term) and _same_world(s, term)]
-    own = [term for term in logs if _same_model(s, term)] if s.pp == 1 else []
-    start = _nearest(s, own, stage, last)
+    if s.pp > 1 or not logs:
+        return None
     shipped = shipped_terms(s, stage, last)
+    start = _nearest(s, [term for term in logs if _same_model(s, term)], stage, last)
     if start:
         return _of_own(s, start, shipped, stage, last)
-    others = [term for term in logs if term.name == "non_torch"]
-    if not others:
-        return None
-    latest = max(others, key=lambda term: term.taken)
-    spread = root(latest.rounding_bytes**2 + (OTHER_MODEL_SHARE * latest.value_bytes) ** 2)
-    single, communication = _split(latest.value_bytes, spread, shipped)
-    pool = (shipped["activation"], _around(latest.value_bytes, spread), shipped["graphs"])
-    return MeasuredMemory({"engine": single, "communication": communication}, pool, None, latest.source, False)
+    return None if s.engine.known else _of_other(logs, shipped)
+
+
+def _of_other(logs: Sequence["MemoryTerm"], shipped: dict[str, Interval]) -> MeasuredMemory | None:
+    """What the latest log of another model says where constants of the version are not known."""
+    latest = max(logs, key=_age)
+    start = {term.name: term for term in logs if _limits(term) == _limits(latest) and term.model == latest.model}
+    terms, pool = {}, []
+    held = start.get("activation")
+    if held is not None and held.shipped_bytes:
+        value = shipped["activation"][0] * (held.value_bytes / held.shipped_bytes)
+        terms["activation"] = _around(value, OTHER_ACTIVATION_SHARE * value)
+    pool.append(terms.get("activation", shipped["activation"]))
+    held = start.get("non_torch")
+    if held is None:
+        pool += [shipped["engine"], shipped["communication"]]
+    else:
+        spread = root(held.rounding_bytes**2 + (OTHER_NON_TORCH_SHARE * held.value_bytes) ** 2)
+        terms["engine"], terms["communication"] = _split(held.value_bytes, spread, shipped)
+        pool.append(_around(held.value_bytes, spread))
+    pool.append(shipped["graphs"])
+    return MeasuredMemory(terms, tuple(pool), None, latest.source, False) if terms else None
 
 
 def shipped_terms(s: Scenario, stage: Sequence[LayerRun], last: bool) -> dict[str, Interval]:
@@ -117,8 +138,7 @@ def _nearest(
     """Terms of the start whose limits are nearest by the shipped constants, the latest of those."""
     starts: dict[tuple[Any, ...], dict[str, MemoryTerm]] = {}
     for term in own:
-        limits = (term.max_num_seqs, term.max_num_batched_tokens, term.context_tokens, term.eager, term.utilization)
-        starts.setdefault(limits, {})[term.name] = term
+        starts.setdefault(_limits(term), {})[term.name] = term
     usable = [found for found in starts.values() if "rest" in found or "activation" in found]
     if not usable:
         return {}
@@ -130,6 +150,11 @@ def _nearest(
         return float(apart.max() if hasattr(apart, "max") else apart), -_age(one)
 
     return min(usable, key=distance)
+
+
+def _limits(term: "MemoryTerm") -> tuple[Any, ...]:
+    """What tells two starts of one model apart."""
+    return term.max_num_seqs, term.max_num_batched_tokens, term.context_tokens, term.eager, term.utilization
 
 
 def _age(term: "MemoryTerm") -> float:
@@ -187,8 +212,8 @@ def _split(value_bytes: float, spread: Any, shipped: Mapping[str, Interval]) -> 
     return (single, single, single), _around(value_bytes - single, spread)
 
 
-def _around(value: float, spread: Any) -> Interval:
-    return value, max(0.0, value - spread), value + spread
+def _around(value: Any, spread: Any) -> Interval:
+    return value, larger(0.0, value - spread), value + spread
 
 
 def _scaled(interval: Interval, share: Any) -> Interval:

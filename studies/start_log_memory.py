@@ -20,8 +20,9 @@ from infopt.hardware.calibrate import same_kind
 from infopt.hardware.calibration import METHOD, Calibration, Device, MemoryTerm, State, load_calibration
 from infopt.hardware.calibration_store import check_target, save
 from infopt.ledgers.arrays import root
+from infopt.ledgers.measured_memory import shipped_terms
 from infopt.ledgers.pool import WEIGHTS_SHARE
-from infopt.ledgers.scenario import Scenario
+from infopt.ledgers.scenario import Scenario, stages
 from infopt.observing.start_logs import StartLog
 from infopt.studies.start_log import ROUNDING_BYTES, StartLogPage, non_torch_bytes
 from infopt.units import format_gib
@@ -83,6 +84,7 @@ def memory_terms(log: StartLog, s: Scenario) -> tuple[MemoryTerm, ...]:
     if total is not None and not s.accelerator.processor:
         figures.append(Figure("total", total, ROUNDING_BYTES))
     weights = log.worst("weights_bytes")
+    shipped = {"activation": float(shipped_terms(s, stages(s.model, 1)[0], True)["activation"][0])}
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return tuple(
         MemoryTerm(
@@ -91,6 +93,7 @@ def memory_terms(log: StartLog, s: Scenario) -> tuple[MemoryTerm, ...]:
             name=figure.name,  # type: ignore[arg-type]  # checked by the record
             value_bytes=figure.value_bytes,
             rounding_bytes=figure.rounding_bytes,
+            shipped_bytes=shipped.get(figure.name),
             weights_bytes=None if log.together else weights,
             model=s.model.id,
             weights=s.weight_format,
