@@ -61,8 +61,12 @@ class WatchOptions:
         """When to look; an earlier text is the first look, so one more is enough."""
         from infopt.observing.watching import ANSWER_S, DURATION_S, INTERVAL_S, Schedule
 
-        asked = self.duration if self.duration is not None else 0.0 if self.since is not None else DURATION_S
-        return Schedule.of(self.interval or INTERVAL_S, asked, self.timeout or ANSWER_S)
+        usual = 0.0 if self.since is not None else DURATION_S
+        return Schedule.of(
+            INTERVAL_S if self.interval is None else self.interval,
+            usual if self.duration is None else self.duration,
+            ANSWER_S if self.timeout is None else self.timeout,
+        )
 
     def check(self, is_server: bool) -> None:
         """Options that do not go together, and folders that are not there, before anything is waited for."""

@@ -38,8 +38,13 @@ def live() -> Iterator[Told | None]:
         refresh_per_second=PER_S,
         redirect_stdout=False,
         redirect_stderr=False,
-    ):
-        yield page.tell
+    ) as shown:
+
+        def tell(progress: Progress) -> None:
+            page.tell(progress)
+            shown.refresh()
+
+        yield tell
 
 
 class Page:
