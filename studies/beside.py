@@ -248,11 +248,9 @@ def _batch_note(o: Observation) -> str:
     if not gauge or not little:
         return ""
     if gauge > little * limit("differ_ratio"):
-        return (
-            "the gauge counts sequences whose prompt is still computed, or that wait between steps; they emit nothing"
-        )
+        return "sequences are counted whose prompt is still computed, or that wait between steps: they emit nothing"
     if little > gauge * limit("differ_ratio"):
-        return "the gauge was read at few moments, or the load moved; Little's law is over the whole window"
+        return "the count is of few moments, or the load moved; Little's law is over the whole window"
     return ""
 
 
@@ -268,7 +266,7 @@ def _bounds(o: Observation, plan: Plan, read: float | None, used: float | None) 
         yield Bound("prefill", f"prompts take {format_share(stalled)} of the mean time between outputs")
     if read is None and used is None:
         return
-    yield _step_bound(plan, read or 0.0, used or 0.0)
+    yield _step_bound(plan, read, used)
 
 
 def pool_is_full(o: Observation) -> str:
@@ -289,13 +287,14 @@ def stall_share(o: Observation) -> float | None:
     return 1 - itl.p50 / itl.mean if itl.mean >= least * itl.p50 else None
 
 
-def _step_bound(plan: Plan, read: float, used: float) -> Bound:
+def _step_bound(plan: Plan, read: float | None, used: float | None) -> Bound:
     """The ledger of the step: bytes or FLOP where either is near its limit, else what is neither."""
-    told = f"bandwidth in use {format_share(read)}, peak {format_share(used)}"
-    if max(read, used) < limit("low_use_share"):
+    shares = (("bandwidth", read), ("peak FLOP/s", used))
+    told = ", ".join(f"{name} in use {'not known' if share is None else format_share(share)}" for name, share in shares)
+    if max(read or 0.0, used or 0.0) < limit("low_use_share"):
         linked = isinstance(plan.estimate, Estimate) and plan.estimate.bound == "link"
         return Bound("link" if linked else "overhead", f"{told}: neither is near its limit")
-    if used > read:
+    if (used or 0.0) > (read or 0.0):
         return Bound("compute", told)
     kv = plan.bandwidth.kv_share_of_step
     return Bound("kv" if kv > 0.5 else "weights", f"{told}; {format_share(kv)} of the bytes are keys and values")

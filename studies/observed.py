@@ -6,16 +6,16 @@ sequences in a step, times the replicas; an observed time per output token calib
 where steps emit one token.
 """
 
-import re
 from dataclasses import replace
 
 from infopt.boundaries.load import Load
+from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Curve
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.terms import Caveat
-from infopt.observing.observation import Observation
+from infopt.observing.observation import Observation, Spread
 from infopt.profiles.engines import engine_name, engine_names
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan, own_constants, plan
@@ -25,7 +25,6 @@ from infopt.studies.scenarios import Request, build
 SAME_SHARE = 0.02
 # Methods other than n-grams draft in every step; below this share of the steps it is n-grams.
 ALWAYS_SHARE = 0.95
-_VERSION = re.compile(r"v?\d+(\.\d+)+((\.post|\.dev|rc)\d+)?|b\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +81,21 @@ def speculates(o: Observation) -> bool:
     return o.acceptance_per_position is not None or more
 
 
-def version_of(o: Observation) -> str | None:
-    """The engine's version, where the guess is one version and not a range of them."""
-    guess = (o.version_guess or "").strip()
-    return guess.removeprefix("v") if _VERSION.fullmatch(guess) else None
+def observed_speedup(o: Observation, plain: Situation) -> float | None:
+    """Time per token expected without drafts over the one observed with them; None where either is not known.
+
+    Where the steps are a curve alone, prompts of others have no time in them; then the median step over its tokens
+    stands for the time observed, for prompts are not in that either.
+    """
+    if not speculates(o) or plain.steps.basis == "floor" or not plain.fits:
+        return None
+    if plain.steps.shape is not None:
+        observed_s = o.mean_s("tpot_s")
+    else:
+        itl = o.itl_s
+        step_s = itl.p50 if isinstance(itl, Spread) else None
+        observed_s = step_s / o.tokens_per_step if step_s and o.tokens_per_step else None
+    return plain.tpot_s() / observed_s if observed_s else None
 
 
 def _with_engine(o: Observation, request: Request, said: list[Caveat]) -> Request:

@@ -1,0 +1,49 @@
+"""Checklist items that an observation answers: those whose answer is settled with it, or differs from that without it."""
+
+from dataclasses import replace
+
+from infopt.frozen import dataclass
+from infopt.profiles.checklists import shipped
+from infopt.studies.checklist import Entry, Typed, checklist
+from infopt.studies.checklist_context import Deployment, Status
+
+# Commands are not shown here, so nothing that was typed is needed.
+_TYPED = Typed("", "", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One item: its status with the observation, and the one without where that differs."""
+
+    id: str
+    text: str
+    status: Status
+    before: Status
+    reason: str
+
+
+def answered(deployment: Deployment) -> tuple[Answered, ...]:
+    """Items of the shipped lists in their order, answered by the deployment's observation.
+
+    Errors: InfoptError for a placement no engine runs and for an engine that serves nobody.
+    """
+    entries = _entries(deployment)
+    without = {entry.item.id: entry for entry in _entries(replace(deployment, observed=None))}
+    pairs = [(entry, without[entry.item.id]) for entry in entries]
+    return tuple(
+        Answered(one.item.id, one.item.text, one.status, other.status, one.answer.reason)
+        for one, other in pairs
+        if one.applies and one.item.check is not None and _tells_more(one, other)
+    )
+
+
+def _entries(deployment: Deployment) -> tuple[Entry, ...]:
+    return checklist(deployment, shipped(), {}, _TYPED).entries
+
+
+def _tells_more(one: Entry, other: Entry) -> bool:
+    """Another status, an item that did not apply, or another figure or reason behind a settled one."""
+    if one.status != other.status or not other.applies:
+        return True
+    changed = (one.answer.value, one.answer.reason) != (other.answer.value, other.answer.reason)
+    return changed and one.status != "needs-measurement"
