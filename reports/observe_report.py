@@ -102,22 +102,27 @@ def _row(number: int, o: Observation) -> tuple[str, ...]:
         _seconds(o.mean_s("tpot_s")),
         _seconds(o.mean_s("ttft_s")),
         _number(o.output_tokens_per_s),
-        o.source or "",
+        printable(o.source or ""),
     )
+
+
+def printable(text: str) -> str:
+    """What a server says, without what would move the cursor or paint the screen."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def title(o: Observation) -> str:
     """Whose figures these are."""
     engine = " ".join(part for part in (o.engine or "an engine not named", o.version_guess) if part)
-    return f"{engine}, {o.model}" if o.model else engine
+    return printable(f"{engine}, {o.model}" if o.model else engine)
 
 
 def over(o: Observation) -> str:
-    """What the figures are over."""
+    """What the figures are over, and where they are from."""
     what = WINDOWS.get(o.kind or "", "an observation")
     lasting = f" of {format_seconds(o.window_s)}" if o.window_s else ""
     taken = f", until {o.taken}" if o.taken else ""
-    return f"{what}{lasting}{taken}"
+    return printable(f"{what}{lasting}{taken}; {o.source}" if o.source else f"{what}{lasting}{taken}")
 
 
 def sections(o: Observation) -> Iterator[Section]:
@@ -134,9 +139,9 @@ def sections(o: Observation) -> Iterator[Section]:
 
 def remarks(o: Observation) -> Iterator[str]:
     """What a reader must know."""
-    yield from o.notes
+    yield from (printable(note) for note in o.notes)
     if o.unknown_names:
-        shown = ", ".join(o.unknown_names[:6])
+        shown = printable(", ".join(o.unknown_names[:6]))
         more = f" and {len(o.unknown_names) - 6} more (--json lists them)" if len(o.unknown_names) > 6 else ""
         yield f"metrics that this version of infopt does not know: {shown}{more}"
 
@@ -144,7 +149,7 @@ def remarks(o: Observation) -> Iterator[str]:
 def _load(o: Observation) -> Iterator[tuple[str, str]]:
     batch, by_law = o.effective_batch, o.effective_batch_by_littles_law
     if batch is not None or by_law is not None:
-        said = [f"{_number(batch)} sequences in a step"] if batch is not None else []
+        said = [f"{_number(batch)} {'sequence' if batch == 1 else 'sequences'} in a step"] if batch is not None else []
         said += [f"{_number(by_law)} by Little's law"] if by_law is not None else []
         yield "batch", "; ".join(said)
     if o.waiting is not None:
@@ -201,12 +206,13 @@ def _cache(o: Observation) -> Iterator[tuple[str, str]]:
         pool.append(f"{_number(o.blocks)} blocks of {_number(o.block_tokens)} tokens")
     elif o.block_tokens is not None:
         pool.append(f"blocks of {_number(o.block_tokens)} tokens")
-    pool += [f"{_number(o.max_concurrency)} sequences of the longest kind"] if o.max_concurrency is not None else []
+    pool += [f"{_number(o.max_concurrency)} sequences of the longest context"] if o.max_concurrency is not None else []
     if pool:
         yield "pool", ", ".join(pool)
     if o.kv_use_share is not None:
-        peak = f", at most {format_share(o.kv_use_peak_share)}" if o.kv_use_peak_share is not None else ""
-        yield "in use", f"{format_share(o.kv_use_share)}{peak}"
+        peak = o.kv_use_peak_share
+        most = f", at most {format_share(peak)}" if peak is not None and peak > o.kv_use_share else ""
+        yield "in use", f"{format_share(o.kv_use_share)}{most}"
     if o.prefix_hit_share is not None:
         yield "prefix hits", f"{format_share(o.prefix_hit_share)} of prompt tokens"
     elif o.prefix_caching is not None:
@@ -240,7 +246,7 @@ def _page(o: Observation, added: Added) -> str:
 
     from infopt.reports.terminal import columns_table, facts, heading, to_text
 
-    parts: list[Any] = [Text(title(o), style="bold"), Text(f"{over(o)}; {o.source}" if o.source else over(o))]
+    parts: list[Any] = [Text(title(o), style="bold"), Text(over(o))]
     for section in (*sections(o), *added.sections):
         parts += ["", heading(section.name, section.note)]
         if section.times:
@@ -258,7 +264,7 @@ def _markdown(o: Observation, added: Added) -> Iterator[str]:
 
     yield f"### {escape(title(o))}"
     yield ""
-    yield escape(f"{over(o)}; {o.source}" if o.source else over(o))
+    yield escape(over(o))
     for section in (*sections(o), *added.sections):
         yield ""
         yield f"**{section.name.capitalize()}**{f' ({section.note})' if section.note else ''}"
