@@ -14,6 +14,7 @@ prefix_hit_share  = hits / queries, unknown at 0 / 0
 kv_pool_tokens    = as the engine says, else blocks x tokens of a block
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from infopt.probes.metrics_text import Metrics
 
 APART = 0.25  # of each other: two ways to count the batch that contradict
 MOVING = 0.5  # the batch of one half of the scrapes against the other's
+ROUNDED = 0.05  # most of a figure that may be lost to digits that are not written
 SCRAPES = 6  # from which a moving load is looked for
 
 
@@ -39,12 +41,14 @@ class Figures:
         self.names, self.grown, self.snapshots = names, grown, snapshots
         self.seconds, self.steady = seconds, steady
         self.notes: list[str] = []
+        self.decoded: float | None = None  # tokens whose time is known, where the engine gives their rate
 
     def all(self) -> dict[str, Any]:
         """Every field of an Observation that this text has something for."""
         output, first = self.counter("output_tokens"), self.counter("first_tokens")
         decoded = None if output is None or first is None else max(0.0, output - first)
         times = {name: self.time(name) for name in ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")}
+        decoded = self.decoded if decoded is None else decoded
         times["tpot_s"] = self._tpot(times["tpot_s"], decoded, times["prefill_s"])
         speculation = self._speculation(decoded, output)
         speculation["tokens_per_step"] = self._tokens_per_step(decoded, output, times)
@@ -57,7 +61,7 @@ class Figures:
             "effective_batch": self._batch(first),
             "effective_batch_by_littles_law": self._by_littles_law(output if decoded is None else decoded, times),
             "waiting": self.gauge("waiting"),
-            "requests": self.counter("requests"),
+            "requests": self._requests(output),
             "prompt_tokens": self.counter("prompt_tokens"),
             "output_tokens": output,
             "steps": self.counter("steps"),
@@ -83,13 +87,52 @@ class Figures:
         """A time from its histogram, or from two counters."""
         for way in self.names.times.get(name, ()):
             try:
-                found = self._ratio(way) if way.count else self._histogram(way, name)
+                found = self._by(way, name)
             except InfoptError as error:
                 self.notes.append(f"left out: {error}")
                 continue
             if found is not None:
+                self.notes += [way.said] if way.said else []
                 return found
         return None
+
+    def _by(self, way: Way, name: str) -> Spread | None:
+        """A time by one way."""
+        if not all(other in self.snapshots[-1].metrics.series for other in way.beside):
+            return None
+        if way.rate:
+            return self._rated(way, way.rate)
+        return self._ratio(way) if way.count else self._histogram(way, name)
+
+    def _rated(self, way: Way, rate: str) -> Spread | None:
+        """Seconds of all looks / what they were of, which is rate x seconds of each look.
+
+        A look whose rate somebody else's look has taken is left out of both; the count is of all seconds.
+        """
+        seconds = steps = 0.0
+        for before, after in itertools.pairwise(self.snapshots):
+            grew = sum(way.chosen(after.metrics).values()) - sum(way.chosen(before.metrics).values())
+            per_second = sum(way.chosen(after.metrics, rate).values())
+            if grew > 0 and per_second > 0:
+                seconds += grew
+                steps += grew * per_second
+        if not steps:
+            return None
+        mean = seconds / steps
+        self.decoded = sum(way.chosen(self.grown).values()) / mean
+        return Spread(mean=mean * way.scale, count=self.decoded)
+
+    def _requests(self, output: float | None) -> float | None:
+        """Those counted; else one for each token that no decoding gave, where rounding leaves them visible."""
+        counted = self.counter("requests")
+        if counted is not None or output is None or not self.decoded:
+            return counted
+        seconds = [way.metric for way in self.names.times["tpot_s"] if way.rate]
+        totals = [self.snapshots[-1].metrics.total(name) or 0.0 for name in seconds]
+        grown = [self.grown.total(name) or 0.0 for name in seconds]
+        rounding = max((self.names.rounding(t) / g for t, g in zip(totals, grown, strict=True) if g), default=0.0)
+        first = output - self.decoded
+        return float(round(first)) if first > 1 / ROUNDED * output * (rounding + self.names.rounding(1.0)) else None
 
     def _ratio(self, way: Way) -> Spread | None:
         over = sum(way.chosen(self.grown, way.count).values())
@@ -215,6 +258,11 @@ class Figures:
         last = self._total_steps(self.snapshots[-1])
         before = self._total_steps(self.snapshots[0])
         if len(means) < len(self.snapshots) or last is None or before is None:
+            return None
+        if self.names.rounding(means[-1]) * last > ROUNDED * means[-1] * (last - before):
+            self.notes.append(
+                "the engine's mean batch since its start has too few digits for this window: by the gauge"
+            )
             return None
         return max(0.0, means[-1] * last - means[0] * before) / (last - before)
 

@@ -4,6 +4,7 @@ A quantity has a list of ways to be read, best first: a server is asked for the 
 serves all versions. Counters of speculation are those of probes/data/draft_counters; they are not repeated here.
 """
 
+import math
 import re
 from fnmatch import translate
 from functools import cache
@@ -72,6 +73,9 @@ class Way(Record):
     where   labels the series must have, each with the values that count
     label   the value stands in this label of an info metric
     count   a time is metric / count, both counters
+    rate    gauge: of what a time is of, how many in a second of `metric`, since the look before
+    beside  the text must hold these too: without them, the names are of a version that means something else
+    said    note for whoever reads a time that was found this way
     plus, less  series that are added to it, and taken from it
     scale   times the value gives the unit of the quantity
     """
@@ -80,6 +84,9 @@ class Way(Record):
     where: dict[str, list[str]] = Field({})
     label: str | None = None
     count: str | None = None
+    rate: str | None = None
+    beside: list[str] = Field([])
+    said: str | None = None
     plus: list[str] = Field([])
     less: list[str] = Field([])
     scale: float = 1.0
@@ -144,6 +151,7 @@ class MetricNames(Record):
     model_of       metric whose models count: others are steps before and behind it
     ranks          labels that tell engines apart which share the load: their figures add up
     copies         labels that tell apart ranks which do the same work: the first counts
+    digits         of a number, more are rounded away; None: all are written
     at_end         tokens and requests are counted when a request ends, steps as they are taken
     counters, gauges, times  ways to read each quantity, best first
     found          ways to tell the share of prompts that was found in the cache, best first
@@ -165,6 +173,7 @@ class MetricNames(Record):
     model_of: str | None = None
     ranks: list[str] = Field([])
     copies: list[str] = Field([])
+    digits: int | None = None
     at_end: bool = False
     counters: dict[Counter, list[Way]] = Field({})
     gauges: dict[Gauge, list[Way]] = Field({})
@@ -183,6 +192,10 @@ class MetricNames(Record):
             return None
         return load_record(CounterNames, draft_counters.FOLDER, self.speculation, "engine", "see data/draft_counters")
 
+    def rounding(self, value: float) -> float:
+        """Most that a number of this engine may be off by what is not written of it."""
+        return 0.0 if self.digits is None or value <= 0 else 10.0 ** (math.floor(math.log10(value)) + 1 - self.digits)
+
     def version_guess(self, metrics: Metrics) -> str | None:
         """Versions whose names these are."""
         for rule in self.versions:
@@ -197,7 +210,8 @@ class MetricNames(Record):
         counted = [*(way for ways in self.counters.values() for way in ways), *prefixes, self.positions]
         names = {name for way in counted if way is not None for name in way.names()}
         for way in (way for ways in self.times.values() for way in ways):
-            names |= set(way.names()) if way.count else {way.metric + end for end in ("_bucket", "_sum", "_count")}
+            one = way.count is not None or way.rate is not None
+            names |= set(way.names()) if one else {way.metric + end for end in ("_bucket", "_sum", "_count")}
         drafts = self.draft_names()
         if drafts is not None:
             read = (drafts.generated, drafts.accepted, drafts.drafted, drafts.drafts, drafts.accepted_per_position)
@@ -208,7 +222,8 @@ class MetricNames(Record):
         """Every name it reads."""
         ways = (*self.counters.values(), *self.gauges.values(), *self.times.values())
         named = {name for found in ways for way in found for name in way.names()}
-        return self.growing() | named | ({self.caching.metric} if self.caching else set())
+        rates = {way.rate for ways in self.times.values() for way in ways if way.rate}
+        return self.growing() | named | rates | ({self.caching.metric} if self.caching else set())
 
     def unknown(self, metrics: Metrics) -> list[str]:
         """Families of this engine nobody has looked at yet: a newer version, perhaps."""

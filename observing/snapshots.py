@@ -111,7 +111,7 @@ def _said(chosen: Sequence[Chosen], window: Window, others: Sequence[MetricNames
             f"the server restarted, or another one answered: {window.fell[0]} fell; {len(window.fell)} of "
             f"{window.intervals} intervals left out"
         )
-    if window.intervals and window.seconds is None:
+    if len(window.fell) < window.intervals and window.seconds is None:
         notes.append("the time between the scrapes is not known, so there are no rates")
     if not window.intervals:
         notes.append("one scrape: counts since the server's start, batch, queue and KV use of that moment")

@@ -6,7 +6,7 @@ the same address. What happened in such an interval is not known; it is left out
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
@@ -63,7 +63,7 @@ def check_times(snapshots: Sequence[Snapshot], source: str) -> bool:
     return True
 
 
-def window_of(snapshots: Sequence[Snapshot], growing: Collection[str], source: str) -> Window:
+def window_of(snapshots: Sequence[Snapshot], growing: Set[str], source: str) -> Window:
     """What `growing` counters grew by from the first scrape to the last; of one scrape, all since the start."""
     timed = check_times(snapshots, source)
     if len(snapshots) == 1:
@@ -79,32 +79,38 @@ def window_of(snapshots: Sequence[Snapshot], growing: Collection[str], source: s
             continue
         seconds += after.at_s - before.at_s
         _add(grown, before.metrics, after.metrics, growing)
-    return Window(_finite(grown), seconds if timed else None, tuple(fell), len(snapshots) - 1)
+    known = timed and len(fell) < len(snapshots) - 1
+    return Window(_finite(grown), seconds if known else None, tuple(fell), len(snapshots) - 1)
 
 
-def _fallen(before: Metrics, after: Metrics, growing: Collection[str]) -> str | None:
+def _fallen(before: Metrics, after: Metrics, growing: Set[str]) -> str | None:
     """The first counter that fell or is gone; None where all grew or stayed."""
     started, again = before.total(STARTED), after.total(STARTED)
     if started is not None and again is not None and again > started + 1:
         return STARTED
     for name in sorted(growing & before.series.keys()):
-        ends = after.series.get(name, {})
+        ends, counts = after.series.get(name, {}), _counts_of(name, after)
         for labels, begin in before.series[name].items():
-            if ends.get(labels, 0.0) < begin * (1 - SLACK):
+            # A sum that is gone from a histogram that is not could not be read.
+            if ends.get(labels, math.nan if labels in counts else 0.0) < begin * (1 - SLACK):
                 return name
     return None
 
 
-def _add(grown: dict[str, dict[Labels, float]], before: Metrics, after: Metrics, growing: Collection[str]) -> None:
+def _counts_of(name: str, metrics: Metrics) -> Mapping[Labels, float]:
+    """The counts that belong to sums; none for any other name."""
+    return metrics.series.get(name.removesuffix("_sum") + "_count", {}) if name.endswith("_sum") else {}
+
+
+def _add(grown: dict[str, dict[Labels, float]], before: Metrics, after: Metrics, growing: Set[str]) -> None:
     """Add what each series grew by; one that first appears began at 0."""
-    for name in growing & after.series.keys():
-        begins, sums = before.series.get(name, {}), grown.setdefault(name, {})
-        counts = before.series.get(name.removesuffix("_sum") + "_count", {}) if name.endswith("_sum") else {}
-        for labels, end in after.series[name].items():
-            begin = begins.get(labels, 0.0)
-            if labels not in begins and counts.get(labels, 0.0) > 0:
-                begin = math.nan  # the sum of what was counted before could not be read
-            sums[labels] = sums.get(labels, 0.0) + end - begin
+    for name in growing & (before.series.keys() | after.series.keys()):
+        begins, ends, sums = before.series.get(name, {}), after.series.get(name, {}), grown.setdefault(name, {})
+        counted = _counts_of(name, before)
+        for labels in begins.keys() | ends.keys():
+            # A sum that could not be read before is not 0; one that cannot be read now is unknown.
+            begin = begins.get(labels, math.nan if counted.get(labels, 0.0) > 0 else 0.0)
+            sums[labels] = sums.get(labels, 0.0) + ends.get(labels, math.nan) - begin
 
 
 def _finite(grown: dict[str, dict[Labels, float]]) -> Metrics:

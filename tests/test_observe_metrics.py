@@ -1,0 +1,365 @@
+"""Scrapes of servers as one observation: every engine and version, and what goes wrong between two scrapes."""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infopt.errors import InfoptError
+from infopt.observing.metric_names import known_engines
+from infopt.observing.observation import Observation, Spread
+from infopt.observing.snapshots import Snapshot, observation_of
+from infopt.probes.metrics_text import parse_metrics
+from infopt.profiles.engines import engine_names
+
+TEXTS = Path(__file__).parent / "data" / "metrics"
+EXPECTED = yaml.safe_load((TEXTS / "expected.yaml").read_text())
+NOT_FIGURES = {"source", "kind", "window_s", "taken", "notes", "unknown_names", "ignored"}
+
+
+def snapshot(text: str, at_s: float = 0.0, taken: str | None = None, slots: int | None = None) -> Snapshot:
+    return Snapshot(parse_metrics(text.encode(), "here"), at_s, taken, slots)
+
+
+def text_of(name: str) -> str:
+    return (TEXTS / f"{name}.txt").read_text()
+
+
+def window(*texts: str, apart_s: float = 60.0, **options: str) -> Observation:
+    """What texts say that were read one after another."""
+    shots = [snapshot(text, 100.0 + apart_s * i) for i, text in enumerate(texts)]
+    return observation_of(shots, "here", **options)
+
+
+def pair(name: str) -> tuple[str, str]:
+    return text_of(f"{name}_before"), text_of(f"{name}_after")
+
+
+def close(value: float) -> object:
+    return pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_every_figure_of_every_engine(name: str) -> None:
+    found, expected = window(*pair(name)), EXPECTED[name]
+    for field in Observation.model_fields.keys() - NOT_FIGURES:
+        value, wanted = getattr(found, field), expected.get(field)
+        if isinstance(value, Spread):
+            said = [value.mean, value.p50, value.p90, value.p99, value.count]
+            assert said == [None if w is None else close(w) for w in wanted], field
+            assert value.is_bucket is (value.p50 is not None), field
+        elif isinstance(value, tuple):
+            assert list(value) == [close(w) for w in wanted], field
+        elif isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
+            assert value == close(wanted), field
+        else:
+            assert value == wanted, field
+    assert found.kind == "window"
+    assert found.window_s == 60.0
+    assert found.unknown_names == ()
+
+
+def test_every_pair_of_texts_is_expected() -> None:
+    assert {path.name.removesuffix("_before.txt") for path in TEXTS.glob("*_before.txt")} == set(EXPECTED)
+
+
+def test_engines_have_the_names_of_the_ledgers() -> None:
+    mine = {names.engine for names in known_engines()}
+    assert mine >= set(engine_names())
+    assert mine - set(engine_names()) == {"tgi", "dynamo"}
+
+
+def test_one_scrape_is_totals() -> None:
+    _, after = pair("vllm_0.32_ngram")
+    found = observation_of([snapshot(after, taken="2027-01-15T08:07:22Z")], "file.txt")
+    assert (found.kind, found.taken, found.source) == ("totals", "2027-01-15T08:07:22Z", "file.txt")
+    assert found.window_s == pytest.approx(441.58, abs=0.01)  # since process_start_time_seconds
+    assert (found.requests, found.output_tokens, found.preemptions) == (50, 6400, 3)
+    assert found.effective_batch == close((3175 + 50) / 960)
+    assert found.tokens_per_step == close((6400 - 50) / 3175)
+    assert found.kv_use_share == 0.6
+    assert any("since the server's start" in note for note in found.notes)
+    assert observation_of([snapshot(after)], "file.txt").window_s is None
+    for unknown in ("yesterday", "2027-01-15T08:07:22", "2020-01-01T00:00:00Z"):
+        assert observation_of([snapshot(after, taken=unknown)], "file.txt").window_s is None
+
+
+def test_files_without_times_give_no_rates() -> None:
+    found = observation_of([snapshot(text) for text in pair("vllm_0.32_ngram")], "a, b")
+    assert (found.kind, found.window_s, found.requests) == ("window", None, 40)
+    assert found.effective_batch_by_littles_law is None
+    assert found.read_bytes_per_s is None
+    assert any("no rates" in note for note in found.notes)
+
+
+def test_gauges_are_averaged_and_counters_taken_once() -> None:
+    before, after = pair("vllm_0.6.3")
+    found = window(before, after, after, after)
+    assert found.effective_batch == close((10 + 14 * 3) / 4)
+    assert found.kv_use_share == close((0.3 + 0.5 * 3) / 4)
+    assert found.kv_use_peak_share == 0.5
+    assert (found.requests, found.window_s) == (50, 180.0)
+
+
+def test_a_restart_is_left_out() -> None:
+    before, after = pair("vllm_0.32_ngram")
+    found = window(before, after, before, after)
+    assert found.requests == 80  # twice 40: the interval in which counters fell is not -40
+    assert found.window_s == 120.0
+    assert found.read_bytes_per_s == close(1.82e11)
+    assert found.effective_batch == close(3.9090909)
+    assert any("restarted" in note and "1 of 3" in note for note in found.notes)
+
+
+def test_a_restart_shows_in_the_start_time_where_counters_grew() -> None:
+    before, after = pair("vllm_0.32_ngram")
+    again = after.replace("1.80000000042e+09", "1.80000009e+09")
+    found = window(before, again, again)
+    assert (found.requests, found.window_s) == (0, 60.0)
+    assert any("process_start_time_seconds" in note for note in found.notes)
+
+
+def test_nothing_but_restarts_leaves_gauges() -> None:
+    before, after = pair("vllm_0.32_ngram")
+    found = window(after, before)
+    assert (found.requests, found.output_tokens, found.window_s) == (None, None, None)
+    assert found.tpot_s is None
+    assert found.effective_batch == 4.0
+    assert found.kv_pool_tokens == 73728
+
+
+def test_a_series_that_goes_away_is_a_restart_and_one_that_comes_begins_at_zero() -> None:
+    before, after = pair("vllm_0.32_ngram")
+    line = 'vllm:request_success_total{engine="0",model_name="example-8b",finished_reason="stop"} '
+    assert line in before
+    without = "\n".join(row for row in before.splitlines() if not row.startswith(line))
+    assert window(without, after).requests == 44
+    gone = "\n".join(row for row in after.splitlines() if not row.startswith(line))
+    assert any("request_success_total fell" in note for note in window(before, gone).notes)
+
+
+def test_a_sum_that_could_not_be_read_before_is_not_known() -> None:
+    before, after = pair("vllm_0.32")
+    name = "vllm:time_to_first_token_seconds_sum"
+    without = "\n".join(row for row in before.splitlines() if not row.startswith(name))
+    lost = "\n".join(row for row in after.splitlines() if not row.startswith(name))
+    for texts in ((without, after), (before, lost), (before, lost, after)):
+        found = window(*texts)
+        assert isinstance(found.ttft_s, Spread)
+        assert (found.ttft_s.mean, found.ttft_s.p50, found.requests) == (None, 0.25, 40)
+
+
+@pytest.mark.parametrize("times", [(100.0, 100.0), (100.0, 50.0), (0.0, 60.0, 30.0), (5.0, 0.0)])
+def test_times_that_do_not_rise_are_refused(times: tuple[float, ...]) -> None:
+    before, _ = pair("vllm_0.32")
+    with pytest.raises(InfoptError, match=r"here: .*the clock jumped"):
+        observation_of([snapshot(before, at_s) for at_s in times], "here")
+
+
+def test_engines_under_one_address_add_up() -> None:
+    before, after = pair("vllm_0.32_ngram")
+    both = [text + text.replace('engine="0"', 'engine="1"') for text in (before, after)]
+    one, two = window(before, after), window(*both)
+    for field in ("requests", "output_tokens", "preemptions", "steps", "kv_pool_tokens", "blocks", "effective_batch"):
+        assert getattr(two, field) == close(2 * getattr(one, field)), field
+    for field in ("tokens_per_step", "draft_share", "kv_use_share", "prefix_hit_share", "read_bytes_per_s"):
+        assert getattr(two, field) == close(getattr(one, field)), field
+    assert isinstance(two.itl_s, Spread)
+    assert isinstance(one.itl_s, Spread)
+    assert (two.itl_s.mean, two.itl_s.p90, two.itl_s.count) == (one.itl_s.mean, close(one.itl_s.p90 or 0), 5080)
+    assert any("2 engines (engine 0, 1)" in note for note in two.notes)
+
+
+def test_ranks_that_do_the_same_work_count_once() -> None:
+    before, after = pair("sglang_0.5.23")
+    copies = [
+        text + "".join(_copy(text, 'tp_rank="0"', f'tp_rank="{rank}"') for rank in (1, 2, 10))
+        for text in (before, after)
+    ]
+    assert window(*copies).effective_batch == 16
+    # Attention in two halves: rank 4 is the first of the second.
+    halves = [
+        text.replace('tp_rank="0"', 'tp_rank="0",dp_rank="0"')
+        + _copy(text, 'tp_rank="0"', 'tp_rank="4",dp_rank="1"')
+        + _copy(text, 'tp_rank="0"', 'tp_rank="5",dp_rank="1"')
+        for text in (before, after)
+    ]
+    found = window(*halves)
+    assert found.effective_batch == 32
+    assert found.kv_use_share == close(0.2)
+    assert found.kv_pool_tokens == 200000
+
+
+def _copy(text: str, old: str, new: str) -> str:
+    """The lines of another rank."""
+    return "".join(row.replace(old, new) + "\n" for row in text.splitlines() if old in row)
+
+
+def test_models_under_one_address() -> None:
+    before, after = pair("vllm_0.32")
+    both = [text + text.replace("example-8b", "example-70b") for text in (before, after)]
+    assert window(*both).requests == 80
+    assert window(*both).model == "example-70b, example-8b"
+    assert any("2 models under one address" in note for note in window(*both).notes)
+    alone = window(*both, model="example-8b")
+    assert (alone.requests, alone.model, alone.kv_pool_tokens) == (40, "example-8b", 73728)
+    assert not any("models" in note for note in alone.notes)
+    assert window(before, after, model="/models/example").requests == 40  # as the client calls it: no label has it
+
+
+@pytest.mark.parametrize("bad", ["NaN", "+Inf", "-3.0"])
+def test_values_that_are_none_are_left_out_and_said(bad: str) -> None:
+    before, after = pair("vllm_0.32_ngram")
+    for name in ("vllm:num_requests_waiting", "vllm:num_preemptions_total"):
+        broken = _with(after, name, bad)
+        found = window(_with(before, name, bad), broken)
+        assert any("left out" in note and name in note for note in found.notes)
+        assert found.requests == 40
+    assert found.preemptions is None
+
+
+def _with(text: str, name: str, value: str) -> str:
+    rows = [f"{row.rsplit(' ', 1)[0]} {value}" if row.startswith(name + "{") else row for row in text.splitlines()]
+    return "\n".join(rows) + "\n"
+
+
+def test_a_share_above_one_is_left_out() -> None:
+    before, after = pair("vllm_0.32")
+    found = window(before, _with(after, "vllm:kv_cache_usage_perc", "55"))
+    assert found.kv_use_share is None
+    assert any("more than the whole" in note for note in found.notes)
+
+
+def test_a_histogram_that_is_rubbish_leaves_the_rest() -> None:
+    before, after = pair("vllm_0.32")
+    row = 'vllm:time_to_first_token_seconds_bucket{engine="0",model_name="example-8b",le="0.5"} '
+    broken = "\n".join(row + "11.0" if line.startswith(row) else line for line in after.splitlines())
+    found = window(before, broken)
+    assert found.ttft_s is None
+    assert any("time_to_first_token_seconds" in note and "fewer than" in note for note in found.notes)
+    assert found.requests == 40
+
+
+def test_names_nobody_knows_are_listed() -> None:
+    before, after = pair("vllm_0.32")
+    more = 'vllm:brand_new_total{engine="0"} 1\nvllm:brand_new_created{engine="0"} 1\nvllm:odd_time_seconds_sum 1\n'
+    more += 'vllm:odd_time_seconds_count 1\nvllm:odd_time_seconds_bucket{le="+Inf"} 1\nsomething_else 1\n'
+    assert window(before, after + more).unknown_names == ("vllm:brand_new", "vllm:odd_time_seconds")
+    many = after + "".join(f"vllm:new_{i:03} 1\n" for i in range(70))
+    found = window(before, many)
+    assert len(found.unknown_names) == 50
+    assert any("70 names are not known" in note for note in found.notes)
+
+
+def test_few_requests_and_none_are_said() -> None:
+    before, after = pair("vllm_0.12")
+    assert any("only 5 requests" in note for note in window(before, after).notes)
+    assert any("nothing was served in the window" in note for note in window(after, after).notes)
+    idle = window(after, after)
+    assert idle.tpot_s is None
+    assert idle.prefix_hit_share is None
+    assert idle.tokens_per_step is None
+
+
+def test_a_load_that_moves_is_said() -> None:
+    low, high = pair("vllm_0.6.3")
+    low = _with(low, "vllm:num_requests_running", "1")
+    texts = [low, low, low, high, high, high]
+    assert any("the load moved" in note for note in window(*texts).notes)
+    assert not any("the load moved" in note for note in window(*[high] * 6).notes)
+
+
+def test_idle_time_in_the_gauge_is_said() -> None:
+    before, after = pair("vllm_0.32_ngram")
+    idle = [_with(after, "vllm:num_requests_running", "0")] * 6
+    found = window(before, *idle)
+    assert found.effective_batch == close(3.9090909)
+    assert any("by the gauge" in note for note in found.notes)
+
+
+def test_busy_slots_stand_in_for_the_gauge() -> None:
+    before, after = (
+        "\n".join(row for row in text.splitlines() if "requests_processing" not in row and "busy_slots" not in row)
+        for text in pair("llama.cpp_2026")
+    )
+    shots = [snapshot(before, 10.0, slots=2), snapshot(after, 70.0, slots=4)]
+    assert observation_of(shots, "here").effective_batch == 3.0
+
+
+def test_prefixes_with_an_underscore_are_the_same_engine() -> None:
+    for name, old, new in (("vllm_0.32", "vllm:", "vllm_"), ("trtllm_1.3", "trtllm_", "trtllm:")):
+        before, after = pair(name)
+        found = window(before.replace(old, new), after.replace(old, new))
+        assert found.model_dump(exclude={"notes"}) == window(before, after).model_dump(exclude={"notes"})
+
+
+def test_an_engine_behind_dynamo_is_read_itself() -> None:
+    found = observation_of([snapshot(text_of("dynamo_worker"))], "here")
+    assert (found.engine, found.steps, found.unknown_names) == ("vllm", 111, ())
+    assert any("dynamo's metrics are there too" in note for note in found.notes)
+
+
+def test_who_owns_the_models_decides_between_engines() -> None:
+    text = text_of("vllm_0.32_after") + text_of("sglang_0.5.23_after")
+    for owner in ("vllm", "sglang"):
+        assert observation_of([snapshot(text)], "here", owner).engine == owner
+    assert observation_of([snapshot(text_of("vllm_0.32_after"))], "here", "sglang").engine == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('http_requests_total{path="/"} 1\npython_info 1\n', "a web server"),
+        ('vllm:healthy_pods_total{server="a"} 1\nvllm:num_requests_running{server="a"} 2\n', "production stack"),
+        ("smg_requests_total 1\n", "router of SGLang"),
+        ("node_cpu_seconds_total 1\n", r"only node_\*"),
+        ("vllm:something_of_a_router 1\n", r"only vllm:\*"),
+        ("\n".join(f"a{i}_b 1" for i in range(30)), "and 22 more"),
+    ],
+)
+def test_a_text_of_no_engine_is_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises(InfoptError, match=said) as raised:
+        observation_of([snapshot(text)], "http://127.0.0.1:9")
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith("http://127.0.0.1:9: ")
+
+
+def test_no_scrape_is_an_error() -> None:
+    with pytest.raises(InfoptError, match="never read"):
+        observation_of([], "here")
+
+
+def test_an_engine_with_its_web_servers_metrics_is_the_engine() -> None:
+    assert "http_requests_total" in text_of("vllm_0.32_after")
+    assert window(*pair("vllm_0.32")).engine == "vllm"
+
+
+def test_any_prefix_of_a_text_is_read_or_refused() -> None:
+    """A text that breaks off: every figure stays a number that can be, or nothing."""
+    before, after = pair("vllm_0.32_ngram")
+    refused = 0
+    for cut in range(1, len(after), 197):
+        try:
+            found = window(before, after[:cut])
+        except InfoptError:
+            refused += 1
+            continue
+        figures = [value for value in found.model_dump().values() if isinstance(value, float)]
+        assert all(math.isfinite(value) and value >= 0 for value in figures)
+    assert refused < 20  # without the first lines there is no engine
+
+
+def test_order_of_lines_does_not_matter() -> None:
+    texts = pair("sglang_0.5.23")
+    turned = ["\n".join(reversed(text.splitlines())) for text in texts]
+    assert window(*turned) == window(*texts)
+
+
+def test_records_name_their_own_metrics() -> None:
+    for names in known_engines():
+        assert names.source
+        for way in itertools.chain.from_iterable(names.gauges.values()):
+            assert way.metric.startswith(tuple(names.prefixes)), way.metric
+        assert all(name.startswith(tuple(names.prefixes)) for name in (*names.growing(), *names.unread, *names.marks))
