@@ -286,7 +286,7 @@ def _more_sequences(context: Context, o: Observation, versions: tuple[str, ...])
     yield Change(
         "more-sequences",
         "More sequences at once",
-        "amortized weights",
+        "bandwidth: a step reads weights once for all",
         "change",
         gain,
         here.steps.basis,

@@ -88,7 +88,7 @@ class Bound:
 class Beside:
     """An observation beside a plan.
 
-    times       step, TPOT, TTFT;  others: the engine's own account of bytes and its pool beside ours
+    times       step, TPOT, TTFT less the queue;  others: the engine's own account of bytes and its pool beside ours
     step_s      observed; batch of one replica; needed_bytes a rank reads in a step, needed_flop of all its sequences
     bandwidth_utilization, flop_utilization  of one device, None where a figure is missing
     batch_gauge, batch_little  the effective batch both ways, and what it means where they differ
@@ -197,9 +197,13 @@ def _times(o: Observation, plan: Plan, step_s: float | None) -> Iterator[Compare
     drafts = "a step with drafts in it; the plan's has one token a sequence" if speculates(o) else ""
     hits = o.prefix_hit_share or 0.0
     cached = f"{format_share(hits)} of prompt tokens were cached; the plan computes all" if hits else ""
-    tpot_s, ttft_s = o.mean_s("tpot_s"), o.mean_s("ttft_s")
+    tpot_s, (ttft_s, queued) = o.mean_s("tpot_s"), _without_queue(o)
+    cached = cached or queued
+    # Without drafts the mean step is the time per token itself.
+    apart = bool(drafts) or tpot_s is None
     if not isinstance(e, Estimate):
-        yield Compared("step_s", "s", step_s, None, floor=floor_s, note=drafts)
+        if apart:
+            yield Compared("step_s", "s", step_s, None, floor=floor_s, note=drafts)
         yield Compared("tpot_s", "s", tpot_s, None, floor=None if drafts else floor_s, note=drafts)
         yield Compared("ttft_s", "s", ttft_s, None, floor=None if cached else plan.compute.ttft_floor_s, note=cached)
         return
@@ -207,11 +211,22 @@ def _times(o: Observation, plan: Plan, step_s: float | None) -> Iterator[Compare
     typical_s, with_prompts, alone = _median(o), _expected_s(e, 1 - hits, floor_s), _expected_s(e, 0.0, floor_s)
     if typical_s is not None:
         yield Compared("step_s", "s", typical_s, *alone, floor_s, drafts)
-    else:
+    elif apart:
         yield Compared("step_s", "s", step_s, *with_prompts, floor_s, drafts)
     yield Compared("tpot_s", "s", tpot_s, *with_prompts, None if drafts else floor_s, drafts)
     least_s = None if cached else plan.compute.ttft_floor_s
     yield Compared("ttft_s", "s", ttft_s, e.ttft_s, e.ttft_low_s, e.ttft_high_s, least_s, cached)
+
+
+def _without_queue(o: Observation) -> tuple[float | None, str]:
+    """TTFT less the time in the queue, of which the plan has none; where that is not known, why they are not alike."""
+    ttft_s, queue_s = o.mean_s("ttft_s"), o.mean_s("queue_s")
+    if ttft_s is not None and isinstance(o.queue_s, Spread) and o.queue_s.mean is None:
+        queue_s = None  # a median of the queue is no part of a mean
+    if ttft_s is not None and queue_s is not None:
+        return max(0.0, ttft_s - queue_s), ""
+    waits = (o.waiting or 0.0) >= limit("queued")
+    return ttft_s, "requests wait in a queue, whose time is in it and not in the plan's" if waits else ""
 
 
 def _expected_s(e: Estimate, stall_share: float, floor_s: float) -> tuple[float, float, float]:

@@ -10,8 +10,8 @@ from infopt.ledgers.compute import ComputeLedger
 from infopt.ledgers.energy import Energy
 from infopt.ledgers.estimate import Estimate, NoEstimate
 from infopt.ledgers.memory import MemoryLedger, memory_ledger
-from infopt.studies.checklist_context import Answer, Context, needs
 from infopt.observing.observation import Observation
+from infopt.studies.checklist_context import Answer, Context, needs
 from infopt.studies.planning import Cost
 from infopt.units import format_gib, format_share, format_tokens, format_whole
 

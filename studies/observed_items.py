@@ -1,4 +1,4 @@
-"""Checklist items that an observation answers: those whose answer is settled with it, or differs from that without it."""
+"""Checklist items that an observation answers: settled by it, or answered otherwise than without it."""
 
 from dataclasses import replace
 
@@ -42,8 +42,8 @@ def _entries(deployment: Deployment) -> tuple[Entry, ...]:
 
 
 def _tells_more(one: Entry, other: Entry) -> bool:
-    """Another status, an item that did not apply, or another figure or reason behind a settled one."""
+    """Another status, an item that did not apply, or another figure behind a failure."""
     if one.status != other.status or not other.applies:
         return True
     changed = (one.answer.value, one.answer.reason) != (other.answer.value, other.answer.reason)
-    return changed and one.status != "needs-measurement"
+    return changed and one.status == "fail"
