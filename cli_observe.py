@@ -4,11 +4,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from infopt.cli import GOOD, INTERRUPTED, NOTHING, UNDETERMINED, app, emit, tell
+from infopt.cli_load import LoadOptions
 from infopt.cli_options import OutputOptions, OwnScenario, number, takes
 from infopt.errors import InfoptError
 from infopt.units import parse_seconds
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from infopt.reports.observe_report import Added
 
 OBSERVE_STATUSES = (
-    "Exit status: 0 observed; 2 wrong usage, unreadable, or nothing answers; 3 nothing was served meanwhile; "
-    "4 the server was lost on the way, or says nothing that is read; 130 interrupted (what was seen is printed)."
+    "Exit status: 0 observed; 1 the engine of a --log refused to start; 2 wrong usage, unreadable, or nothing answers; "
+    "3 nothing was served meanwhile; 4 the server was lost on the way, or says nothing that is read; 130 interrupted "
+    "(what was seen is printed)."
 )
 ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 HOST_PORT = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
@@ -88,11 +90,45 @@ class WatchOptions:
                 raise InfoptError(f"{path}: cannot be written: there is no folder {path.parent}")
 
 
+@dataclass(frozen=True, slots=True)
+class UseOptions:
+    """What is made of what was seen."""
+
+    advise: Annotated[
+        bool, typer.Option("--advise", help="The three changes that would pay most, and what to measure next.")
+    ] = False
+    calibrate: Annotated[
+        Path | None,
+        typer.Option("--calibrate", metavar="FILE.yaml", help="Write what it says of the hardware, for --calibration."),
+    ] = None
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE", help="An engine's start-up log: memory beside the ledger.")
+    ] = None
+
+    def check(self, source: str | None, hw: str | None) -> None:
+        """What must be there before anything is waited for."""
+        if (source is None) == (self.log is None):
+            raise InfoptError(
+                "SOURCE is missing: the address of a server, a text of its /metrics, or a benchmark's JSON"
+                if source is None
+                else "--log is a page of its own: leave SOURCE out"
+            )
+        for option, given in (("--advise", self.advise), ("--calibrate", self.calibrate is not None)):
+            if given and hw is None:
+                raise InfoptError(f"{option} is of one deployment: name its hardware with --hw")
+        if self.advise and self.log is not None:
+            raise InfoptError("--advise is of a load: a start-up log has none; leave it out")
+        if self.calibrate is not None and not self.calibrate.parent.is_dir():
+            raise InfoptError(f"{self.calibrate}: cannot be written: there is no folder {self.calibrate.parent}")
+
+
 @app.command(epilog=OBSERVE_STATUSES)
-@takes(WatchOptions, OwnScenario, OutputOptions)
+@takes(WatchOptions, UseOptions, OwnScenario, LoadOptions, OutputOptions)
 def observe(
     watching: WatchOptions,
+    use: UseOptions,
     scenario: OwnScenario,
+    load: LoadOptions,
     output: OutputOptions,
     source: Annotated[
         str | None,
@@ -107,37 +143,49 @@ def observe(
 
     \b
     infopt observe http://localhost:8000 --interval 10s --duration 5m --out observed.json
+    infopt observe http://localhost:8000 --model 8b --hw h100 --advise
     infopt observe metrics.txt --since earlier.txt
     infopt observe bench.json --model 8b --hw h100
+    infopt observe --log server.log --model 8b --hw h100
     infopt boundary --model 8b --hw h100 --observed observed.json
 
     vLLM, SGLang, TGI, TensorRT-LLM, Triton, llama.cpp, Dynamo; results of vllm bench, SGLang, aiperf, guidellm,
     llama-bench. A key goes into INFOPT_API_KEY.
     """
-    if source is None:
-        raise InfoptError("SOURCE is missing: the address of a server, a text of its /metrics, or a benchmark's JSON")
-    is_server = ADDRESS.match(source) is not None
-    if not is_server and HOST_PORT.fullmatch(source) and not os.path.lexists(source):
-        raise InfoptError(f"{source}: no such file; an address begins with http://: http://{source}")
+    is_server = source is not None and ADDRESS.match(source) is not None
+    use.check(source, scenario.hw)
     watching.check(is_server)
     known = Known.of(scenario)
+    if use.log is not None:
+        from infopt.cli_observe_log import finish_log, log_page
+
+        raise typer.Exit(finish_log(log_page(use.log, known, scenario), known, watching, output, use.calibrate))
+    assert source is not None
+    asked = Asked(known, scenario, load, use)
     if is_server:
         watched = seen(source, watching)
-        finish(watched.observation, known, scenario, watching, output, status(watched.observation, watched))
+        finish(watched.observation, asked, watching, output, status(watched.observation, watched))
+    if HOST_PORT.fullmatch(source) and not os.path.lexists(source):
+        raise InfoptError(f"{source}: no such file; an address begins with http://: http://{source}")
+    one = read_one(Path(source), watching, output)
+    finish(one, asked, watching, output, status(one))
+
+
+def read_one(path: Path, watching: WatchOptions, output: OutputOptions) -> "Observation":
+    """The observation of a file; where it has several and none is chosen they are listed, and that is all."""
     from infopt.observing.reading import read_sources
 
-    found = read_sources(Path(source), watching.since, watching.apart)
+    found = read_sources(path, watching.since, watching.apart)
     if watching.row is not None and watching.row > len(found):
-        raise InfoptError(f"--row {watching.row}: {source} holds {len(found)} results")
+        raise InfoptError(f"--row {watching.row}: {path} holds {len(found)} results")
     if len(found) > 1 and watching.row is None:
         if watching.out is not None:
-            raise InfoptError(f"--out: {source} holds {len(found)} results; choose one with --row N")
+            raise InfoptError(f"--out: {path} holds {len(found)} results; choose one with --row N")
         from infopt.reports.observe_report import render_several
 
         emit(render_several(found, output.form))
         raise typer.Exit(GOOD)
-    one = found[(watching.row or 1) - 1]
-    finish(one, known, scenario, watching, output, status(one))
+    return found[(watching.row or 1) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +233,9 @@ def seen(url: str, watching: WatchOptions) -> "Watched":
     since = read_snapshot(watching.since) if watching.since is not None else None
     with live() as told, stopped_by_terminate():
         watched = watch(server, schedule, told, since, watching.apart)
-    if watching.save is not None:
+    if watching.save is not None and not watched.text:
+        tell([f"{watching.save} was not written: the server has no text of metrics, only slots"])
+    elif watching.save is not None:
         write_text(watching.save, saved_text(watched.text, watched.taken, watched.address))
     return watched
 
@@ -199,22 +249,25 @@ def status(o: "Observation", watched: "Watched | None" = None) -> int:
     return NOTHING if o.is_idle else GOOD
 
 
-def finish(
-    o: "Observation",
-    known: Known,
-    scenario: OwnScenario,
-    watching: WatchOptions,
-    output: OutputOptions,
-    exit_status: int,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an observation is set beside."""
+
+    known: Known
+    scenario: OwnScenario
+    load: LoadOptions
+    use: UseOptions
+
+
+def finish(o: "Observation", asked: Asked, watching: WatchOptions, output: OutputOptions, exit_status: int) -> NoReturn:
     """Set beside the plan, print, write, and leave. What was seen is printed whatever the plan's trouble is."""
     from infopt.files import write_text
     from infopt.reports.json_report import dumps
-    from infopt.reports.observe_report import NOTHING, as_dict, render_observation
+    from infopt.reports.observe_report import NOTHING_ADDED, as_dict, render_observation
 
-    added, trouble = NOTHING, None
+    added, trouble = NOTHING_ADDED, None
     try:
-        added = beside_plan(o, known, scenario)
+        o, added = beside_plan(o, asked)
     except InfoptError as error:
         trouble = error
     emit(render_observation(o, output.form, added))
@@ -226,13 +279,28 @@ def finish(
     raise typer.Exit(exit_status)
 
 
-def beside_plan(o: "Observation", known: Known, scenario: OwnScenario) -> "Added":
+def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Added]":
     """What the ledgers say of it; nothing where model or hardware are not known."""
-    from infopt.reports.observe_report import NOTHING
+    from infopt.reports.observe_report import NOTHING_ADDED
 
-    model = known.served(o.model)
+    known, model = asked.known, asked.known.served(o.model)
     if model is None or known.hardware is None:
         if known.model is not None:
             tell(["--model without --hw: name the hardware too, and the ledgers stand beside"])
-        return NOTHING
-    return NOTHING
+        return o, NOTHING_ADDED
+    from infopt.reports.advice_report import advice_added, beside_added, joined
+    from infopt.studies.advice import advise
+    from infopt.studies.beside import beside, plan_beside
+    from infopt.studies.checklist_context import Deployment
+    from infopt.studies.observed_items import answered
+
+    request, load, curve = asked.scenario.request(), asked.load.load(asked.scenario), asked.load.curve()
+    plan = plan_beside(o, model, known.hardware, request)
+    found = beside(o, plan)
+    if o.bandwidth_utilization is None:
+        o = o.model_copy(update={"bandwidth_utilization": found.bandwidth_utilization})
+    items = answered(Deployment(model, known.hardware, request, load, curve, observed=o))
+    added = beside_added(found, plan, items)
+    if asked.use.advise:
+        added = joined(added, advice_added(advise(o, model, known.hardware, request, load, curve)))
+    return o, added

@@ -46,15 +46,15 @@ class Added:
     data: Mapping[str, Any] = {}
 
 
-NOTHING = Added()
+NOTHING_ADDED = Added()
 
 
-def as_dict(o: Observation, added: Added = NOTHING) -> dict[str, Any]:
+def as_dict(o: Observation, added: Added = NOTHING_ADDED) -> dict[str, Any]:
     """The record: the observation's own keys, and what was made of it."""
     return {**o.plain(), "beside": None, "advice": None, "measure_next": None, "checklist": None, **added.data}
 
 
-def render_observation(o: Observation, form: str, added: Added = NOTHING) -> str:
+def render_observation(o: Observation, form: str, added: Added = NOTHING_ADDED) -> str:
     """One observation in one form."""
     if form == "json":
         from infopt.reports.json_report import dumps
