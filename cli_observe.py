@@ -209,14 +209,23 @@ class Known:
         """The model named, else the catalogue's of the name a server has for it; why there is none is told."""
         from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
 
-        if self.model is not None or self.hardware is None:
+        if self.model is not None:
             return self.model
-        found = find_in_catalogue(name) if name else None
-        if found is not None:
-            tell([f"the model served as {name} is taken for {found}; --model names another"])
-            return load_catalogue_model(found)
-        tell([f"the model served{f' as {name}' if name else ''} is not in the catalogue: name it with --model"])
-        return None
+        if not name:
+            tell(["which model is served is not known: name it with --model"])
+            return None
+        # A folder's name is the model's; more than one slash is no org/name.
+        text = name if name.count("/") == 1 and not name.startswith("/") else name.rstrip("/").rpartition("/")[2]
+        try:
+            found = find_in_catalogue(text)
+        except InfoptError:  # several fit
+            found = None
+        if found is None:
+            tell([f"the model served as {name!r} is not one of the catalogue: name it with --model"])
+            return None
+        if found != name:
+            tell([f"the model served as {name!r} is taken for {found}; --model names another"])
+        return load_catalogue_model(found)
 
 
 def seen(url: str, watching: WatchOptions) -> "Watched":
@@ -283,10 +292,13 @@ def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Added]":
     """What the ledgers say of it; nothing where model or hardware are not known."""
     from infopt.reports.observe_report import NOTHING_ADDED
 
-    known, model = asked.known, asked.known.served(o.model)
-    if model is None or known.hardware is None:
+    known = asked.known
+    if known.hardware is None:
         if known.model is not None:
             tell(["--model without --hw: name the hardware too, and the ledgers stand beside"])
+        return o, NOTHING_ADDED
+    model = known.served(o.model)
+    if model is None:
         return o, NOTHING_ADDED
     from infopt.reports.advice_report import advice_added, beside_added, joined
     from infopt.studies.advice import advise

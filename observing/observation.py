@@ -171,7 +171,7 @@ class Observation(Record):
 TIMES = ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")
 WORK = ("requests", "output_tokens", "prompt_tokens", "effective_batch", "effective_batch_by_littles_law")
 # What `observe --json` has beside the observation itself.
-SAID = ("schema", "beside", "checklist", "advice", "measure_next")
+SAID = ("schema", "beside", "checklist", "advice", "measure_next", "start_log")
 
 
 def read_observation(path: Path) -> Observation:

@@ -185,6 +185,91 @@ def test_addresses_that_mean_the_same_server(capsys: pytest.CaptureFixture[str])
         assert as_json(capsys, f"{url}/gpu/7", "--duration", "0s")["engine"] == "tgi"
 
 
+@pytest.mark.parametrize(
+    ("served", "beside", "words"),
+    [
+        ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B", ""),
+        ("/models/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B", "is taken for meta-llama/Llama-3.1-8B"),
+        ("smol", None, "'smol' is not one of the catalogue: name it with --model"),
+        ("llama", None, "'llama' is not one of the catalogue"),
+    ],
+)
+def test_the_ledgers_beside_what_is_served(
+    served: str, beside: str | None, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The name a server has for its model, where none is named; whatever it is, what was seen is printed."""
+    before, after = (
+        text_of(f"vllm_0.32_{end}").replace(b'model_name="example-8b"', b'model_name="%s"' % served.encode())
+        for end in ("before", "after")
+    )
+    with serving(Replay({"/metrics": [before, after], "/v1/models": models(served)})) as url:
+        assert run(["observe", url, *QUICK, "--hw", "h100", "--json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    Draft202012Validator(json.loads(schema_text("observe"))).validate(found)
+    assert words in printed.err
+    assert (printed.err == "") == (words == "")
+    assert found["model"] == served
+    assert (found["beside"] or {}).get("model") == beside
+    assert (found["checklist"] is None) == (beside is None)
+    assert (found["bandwidth_utilization"] is None) == (beside is None)
+    assert found["advice"] is None
+
+
+def test_advice_stands_below(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the page and the record, from two kept texts; without hardware it is refused before anything is read."""
+    after, before = (str(servers.TEXTS / f"vllm_0.32_{end}.txt") for end in ("after", "before"))
+    asked = (after, "--since", before, "--apart", "1min", "--model", "8b", "--hw", "h100", "--advise")
+    found = as_json(capsys, *asked)
+    Draft202012Validator(json.loads(schema_text("observe"))).validate(found)
+    assert found["advice"]["changes"]
+    assert found["measure_next"]
+    for form in ("table", "md"):
+        assert run(["observe", *asked, "--format", form]) == 0
+        page = capsys.readouterr().out.lower()
+        assert page.index("beside the ledgers") < page.index("advice") < page.index("measure next")
+    assert run(["observe", "http://127.0.0.1:9", "--advise"]) == 2
+    assert "--advise is of one deployment: name its hardware with --hw" in capsys.readouterr().err
+
+
+def test_trouble_with_the_plan_does_not_hide_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    """No engine runs this placement: that is said, below the observation."""
+    text = str(servers.TEXTS / "vllm_0.32_after.txt")
+    assert run(["observe", text, "--model", "8b", "--hw", "h100:3"]) == 2
+    printed = capsys.readouterr()
+    assert "LOAD" in printed.out
+    assert "BESIDE" not in printed.out
+    assert printed.err.count("\n") == 1
+
+
+LOGS = Path(__file__).resolve().parent / "data" / "start_logs"
+
+
+def test_a_start_up_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The page, the record that --observed takes, and the memory part of a calibration."""
+    log = str(LOGS / "sglang_tp2.log")
+    out, record = tmp_path / "observed.json", tmp_path / "h100.yaml"
+    found = as_json(capsys, "--log", log, "--out", str(out))
+    Draft202012Validator(json.loads(schema_text("observe"))).validate(found)
+    assert found["start_log"]["terms"]
+    assert read_observation(out).ignored == ()
+    assert read_observation(out).kv_pool_tokens == 852_113
+    for form in ("table", "md"):
+        assert run(["observe", "--log", log, "--format", form]) == 0
+        assert "852,113" in capsys.readouterr().out
+    assert run(["observe", "--log", log, "--calibrate", str(record)]) == 2
+    assert "name its hardware with --hw" in capsys.readouterr().err
+    assert run(["observe", "--log", str(LOGS / "llamacpp_oom.log")]) == 1
+    assert "out of memory" in capsys.readouterr().out
+    for more, words in (
+        (("metrics.txt",), "--log is a page of its own"),
+        (("--advise", "--hw", "h100"), "--advise is of a load"),
+        (("--format", "csv"), "--format csv"),
+    ):
+        assert run(["observe", "--log", log, *more]) == 2
+        assert words in capsys.readouterr().err
+
+
 def test_an_idle_server_is_nothing_to_observe(capsys: pytest.CaptureFixture[str]) -> None:
     text = text_of("vllm_0.32_before")
     for metric in ("running", "waiting"):
