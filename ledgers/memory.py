@@ -181,7 +181,7 @@ def _caveats(s: Scenario, part: StageMemory, held: Room, margin_bytes: float) ->
     limit = s.model.max_position_tokens
     if limit and s.context_tokens > limit:
         yield Caveat("context", f"{s.context_tokens} tokens is more than the {limit} positions of the model")
-    if not s.engine.known:
+    if not s.engine.known and part.logged is None:
         yield Caveat("engine", f"memory constants of {engine} are carried over from an older version")
 
 

@@ -130,7 +130,7 @@ def cells(page: StartLogPage) -> list[Sequence[str]]:
             _figure(row.logged, row),
             "-" if row.expected is None else _figure(row.expected, row),
             "" if row.difference is None else f"{100 * row.difference:+.2f} %",
-            "" if row.low is None or row.high is None else f"{_figure(row.low, row)} .. {_figure(row.high, row)}",
+            "" if row.low is None or row.high is None else f"{_bare(row.low, row)} .. {_bare(row.high, row)}",
             {None: "", True: "inside", False: "outside"}[row.inside],
         )
         for row in page.rows
@@ -143,6 +143,10 @@ def _figure(value: float, row: LogRow) -> str:
     return format_whole(round(value)) if row.unit == "tokens" else f"{value:.2f}"
 
 
+def _bare(value: float, row: LogRow) -> str:
+    return _figure(value, row).removesuffix(" GiB")
+
+
 def _refusal_words(page: StartLogPage) -> list[str]:
     """What the engine said, and what the ledger would have."""
     refusal = page.log.refusal
@@ -150,6 +154,10 @@ def _refusal_words(page: StartLogPage) -> list[str]:
         return []
     said = [f"{KINDS[refusal.kind]}: {refusal.text}"]
     if page.verdict is not None:
-        word = {True: "the ledger says so too", False: "the ledger would not have said so", None: "not for the ledger"}
+        word = {
+            True: "the ledger says so too",
+            False: "the ledger would not have said so",
+            None: "the ledger cannot tell",
+        }
         said.append(f"{word[page.verdict.predicted]}: {page.verdict.text}")
     return said

@@ -114,16 +114,23 @@ def start_log_page(
         *_device_rows(log, built.scenario, hardware),
         *_rows(log, built, blind, sized, _in_pool(log, model, choice, filled)),
     )
-    told = verdict(log, built.scenario, blind, _of_refused_pool(log, model, choice, filled))
+    told = verdict(log, built.scenario, blind, _of_refused_pool(log, model, choice, filled), sized)
     assumed = (caveat.text for caveat in built.assumptions if caveat.id in TOLD)
     notes = (*log.notes, *assumed, *_notes(log, hardware, sized))
     return StartLogPage(log, built.scenario, blind, rows, told, notes)
 
 
 def device_of(log: StartLog, hardware: HardwareChoice | None) -> tuple[HardwareChoice, bool]:
-    """The device of a log, and whether its memory is known: the user's, else one of the total the log prints."""
+    """The device of a log, and whether its memory is known: the user's, else one of the total the log prints.
+
+    Devices that hold one model together count as one of their size.
+    """
     if hardware is not None:
-        return hardware, True
+        one, several = hardware.accelerator, hardware.gpus or 1
+        if not log.together or several == 1:
+            return hardware, True
+        whole = {name: several * getattr(one, name) for name in ("memory_bytes", "usable_memory_bytes")}
+        return replace(hardware, accelerator=replace(one, **whole), gpus=None), True
     total = log.worst("total_bytes") or (log.refusal.total_bytes if log.refusal else None)
     device = sized_device(total or ROOMY_BYTES, None, log.source)
     if log.processor:
@@ -174,7 +181,8 @@ def _in_pool(log: StartLog, model: ModelProfile, choice: HardwareChoice, request
     pool = log.kv_pool_bytes
     if pool is None or pool <= ROUNDING_BYTES or log.together:
         return []
-    off = 0.0 if log.kv_given_bytes is not None or request.kv_pool_bytes is not None else ROUNDING_BYTES
+    given = log.kv_given_bytes is not None or request.kv_pool_bytes is not None
+    off = 0.0 if given else ROUNDING_BYTES * max(rank.kv_pool_figures for rank in log.devices)
     return [_at_pool(model, choice, request, pool + shift) for shift in (0.0, -off, off)]
 
 
@@ -207,6 +215,8 @@ def _rows(
     s = built.scenario
     yield from _term_rows(log, s, blind)
     pool, tokens = log.kv_pool_bytes, log.kv_pool_tokens
+    if tokens is None and log.kv_blocks is not None:
+        tokens = log.kv_blocks * s.block_tokens
     if log.together:
         if pool is not None:
             cache = _whole(log, "kv_pool_bytes")

@@ -20,11 +20,14 @@ class Verdict:
     text: str
 
 
-def verdict(log: StartLog, s: Scenario, blind: MemoryLedger, at_pool: MemoryLedger | None) -> Verdict | None:
+def verdict(
+    log: StartLog, s: Scenario, blind: MemoryLedger, at_pool: MemoryLedger | None, sized: bool
+) -> Verdict | None:
     """The refusal of a log beside the ledger; None where there is none.
 
     blind    the ledger by its own constants (of the pool the user gave, where they gave one)
     at_pool  the ledger given the pool the engine had, None where it printed none
+    sized    whether the memory of the device is known
     """
     refusal = log.refusal
     if refusal is None:
@@ -39,7 +42,9 @@ def verdict(log: StartLog, s: Scenario, blind: MemoryLedger, at_pool: MemoryLedg
     told = by_kind.get(refusal.kind)
     if told is None:
         why = "where its workers run is nothing a ledger knows" if refusal.kind == "numa" else "its cause is not memory"
-        return Verdict(refusal, None, f"not a question of memory: {why}")
+        return Verdict(refusal, None, why)
+    if not sized and at_pool is None and refusal.kind in ("kv_too_small", "no_kv", "out_of_memory"):
+        return Verdict(refusal, None, "how much memory the device has is not in the log: name it with --hw")
     predicted, text = told(refusal, s, blind, at_pool)
     return Verdict(refusal, predicted, text)
 
@@ -66,8 +71,8 @@ def _kv_too_small(refusal: Refusal, s: Scenario, blind: MemoryLedger, at_pool: M
 def _no_kv(refusal: Refusal, s: Scenario, blind: MemoryLedger, at_pool: MemoryLedger | None) -> Found:
     """Nothing is left for the pool."""
     low, high = blind.kv_pool_low_bytes, blind.kv_pool_high_bytes
-    text = f"the ledger expects a pool of {format_gib(blind.kv_pool_bytes_per_gpu)} ({format_gib(low)} to "
-    text += f"{format_gib(high)}) at utilization {s.utilization:g}"
+    text = f"a pool of {format_gib(blind.kv_pool_bytes_per_gpu)} ({format_gib(low)} to "
+    text += f"{format_gib(high)}) is expected at utilization {s.utilization:g}"
     if blind.kv_pool_bytes_per_gpu <= 0:
         return True, text
     return (None if low <= 0 else False), text
@@ -100,7 +105,9 @@ def _out_of_memory(refusal: Refusal, s: Scenario, blind: MemoryLedger, at_pool: 
         return True, f"{warned[0]}{tried}"
     left = max(0.0, blind.margin_bytes)
     text = f"{format_gib(beside)} beside the cache of {format_gib(capacity)}, {format_gib(left)} left outside{tried}"
-    return (None if refusal.tried_bytes is None else left < refusal.tried_bytes), text
+    # What is asked for after the pool was cut must come from what was left outside it.
+    after_pool = at_pool is not None and refusal.tried_bytes is not None
+    return after_pool and left < (refusal.tried_bytes or 0.0), text
 
 
 def _block_size(refusal: Refusal, s: Scenario, blind: MemoryLedger, at_pool: MemoryLedger | None) -> Found:

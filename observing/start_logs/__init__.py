@@ -24,7 +24,7 @@ def read_start_log(text: str, source: str, skipped_bytes: int = 0) -> StartLog:
     read_all(readers, log_lines(text))
     best = max(readers, key=lambda reader: (len(reader.kinds), reader.start.matched))
     if not best.kinds - {"Application startup complete"}:
-        looked = "; ".join(f"{reader.lines.engine}: {_telling(reader)!r}" for reader in readers)
+        looked = "; ".join(f"{reader.lines.engine}: {reader.lines.telling!r}" for reader in readers)
         raise InfoptError(
             f"{source}: no start-up log: none of the lines known was found ({looked}); "
             "give the engine's log from its start on, at level INFO"
@@ -36,11 +36,3 @@ def read_start_log_file(path: Path) -> StartLog:
     """The start-up log in a file; of a large one, its head and its tail."""
     text, skipped = read_log_text(path)
     return read_start_log(text, str(path), skipped)
-
-
-def _telling(reader: Reader) -> str:
-    """The line of an engine that says what its pool holds."""
-    for line in reader.lines.lines:
-        if line.pattern and "<kv_pool_" in line.pattern:
-            return line.find.strip()
-    return reader.lines.lines[0].find.strip()

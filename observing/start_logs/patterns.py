@@ -66,6 +66,7 @@ class NoteLine(Record):
 class LogLines(Record):
     """Everything read of one engine's log.
 
+    telling      what to look for in a log of this engine, for those who gave another file
     rank         pattern of the part of a line that names its rank
     host_ranks   pattern of ranks that are memory of the host
     together     figures of all ranks add up to one model
@@ -74,6 +75,7 @@ class LogLines(Record):
     """
 
     engine: str
+    telling: str = ""
     source: str
     rank: str | None = None
     host_ranks: str | None = None

@@ -11,7 +11,7 @@ from infopt.records import validate_record
 from infopt.units import parse_bytes
 
 UNITS = {"gib": 2**30, "mib": 2**20}
-RANK_FIELDS = frozenset(RankMemory.model_fields) - {"rank", "host"}
+RANK_FIELDS = frozenset(RankMemory.model_fields) - {"rank", "host", "kv_pool_figures"}
 WHOLE = ("tp", "pp", "dp", "kv_blocks", "max_num_seqs", "workers")
 FLAGS = ("eager", "prefix_caching", "processor", "started")
 NO_VALUE = ("", "None", "auto", "null", "none")
@@ -55,7 +55,7 @@ class Reader:
         for option in self.lines.option_lines:
             if option.find in line:
                 self._begin(option.begins)
-                self._options(line)
+                self._options(line[line.find(option.find) :])
                 self._matched(option.find)
         for known in self.lines.lines:
             if known.find in line:
@@ -76,7 +76,7 @@ class Reader:
 
     def _options(self, line: str) -> None:
         seen: set[str] = set()
-        for name, text in _OPTION.findall(line[line.find(":", 20) :] if " with config: " not in line else line):
+        for name, text in _OPTION.findall(line):
             target = self.lines.options.get(name)
             value = text.strip("'\"")
             if target is None or target in seen or value in NO_VALUE:
@@ -167,9 +167,11 @@ class Reader:
         return validate_record(StartLog, data, source)
 
     def _ranks(self) -> tuple[RankMemory, ...]:
-        sums: dict[str, dict[str, float]] = {}
+        sums: dict[str, dict[str, Any]] = {}
         for (rank, name, _), value in self.start.parts.items():
             figures = sums.setdefault(rank, {})
+            if name == "kv_pool_bytes" and name in figures:
+                figures["kv_pool_figures"] = figures.get("kv_pool_figures", 1) + 1
             figures[name] = figures.get(name, 0.0) + value
         host = self.lines.host_ranks
         return tuple(

@@ -32,7 +32,7 @@ class RankMemory(Record):
     consumed_bytes          weights and non-torch in one figure, where the engine prints no other
     rest_bytes              everything but the pool in one figure
     graphs_estimated_bytes, graphs_taken_bytes  CUDA graphs: taken from the budget, and what they took
-    kv_pool_bytes           of the cache
+    kv_pool_bytes           of the cache, the sum of kv_pool_figures printed ones (keys and values apart)
     total_bytes             of the device, as the engine multiplies it
     free_at_start_bytes     before anything was loaded;  free_at_load_bytes  before the weights, collectives set up
     load_s                  loading the weights
@@ -48,6 +48,7 @@ class RankMemory(Record):
     graphs_estimated_bytes: float | None = None
     graphs_taken_bytes: float | None = None
     kv_pool_bytes: float | None = None
+    kv_pool_figures: int = 1
     total_bytes: float | None = None
     free_at_start_bytes: float | None = None
     free_at_load_bytes: float | None = None
