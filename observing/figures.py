@@ -14,17 +14,13 @@ prefix_hit_share  = hits / queries, unknown at 0 / 0
 kv_pool_tokens    = as the engine says, else blocks x tokens of a block
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from infopt.errors import InfoptError
-from infopt.observing.histograms import histogram_of
-from infopt.observing.metric_names import ADDED, Counter, Gauge, MetricNames, Time, Way
 from infopt.observing.observation import Spread
+from infopt.observing.readings import Readings
 from infopt.observing.windows import Snapshot
 from infopt.probes.draft_counters import Counts, counts_of
-from infopt.probes.metrics_text import Metrics
 
 APART = 0.25  # of each other: two ways to count the batch that contradict
 MOVING = 0.5  # the batch of one half of the scrapes against the other's
@@ -32,16 +28,8 @@ ROUNDED = 0.05  # most of a figure that may be lost to digits that are not writt
 SCRAPES = 6  # from which a moving load is looked for
 
 
-class Figures:
-    """One engine's figures; `notes` grows as they are read."""
-
-    def __init__(
-        self, names: MetricNames, grown: Metrics, snapshots: Sequence[Snapshot], seconds: float | None, steady: bool
-    ) -> None:
-        self.names, self.grown, self.snapshots = names, grown, snapshots
-        self.seconds, self.steady = seconds, steady
-        self.notes: list[str] = []
-        self.decoded: float | None = None  # tokens whose time is known, where the engine gives their rate
+class Figures(Readings):
+    """One engine's figures."""
 
     def all(self) -> dict[str, Any]:
         """Every field of an Observation that this text has something for."""
@@ -68,60 +56,6 @@ class Figures:
             "preemptions": self.counter("preemptions"),
         }
 
-    def counter(self, name: Counter) -> float | None:
-        """What a counter grew by, over all labels; None where no name of it is there."""
-        totals = (way.total(self.grown) for way in self.names.counters.get(name, ()))
-        return next((total for total in totals if total is not None), None)
-
-    def gauge(self, name: Gauge) -> float | None:
-        """The mean of a gauge over the scrapes that have it."""
-        values = self.readings(name)
-        return sum(values) / len(values) if values else None
-
-    def readings(self, name: Gauge) -> list[float]:
-        """A gauge at each scrape that has it: the sum over ranks of what adds up, the mean of what does not."""
-        found = [self._reading(name, snapshot.metrics) for snapshot in self.snapshots]
-        return [sum(f) if name in ADDED else sum(f) / len(f) for f in found if f]
-
-    def time(self, name: Time) -> Spread | None:
-        """A time from its histogram, or from two counters."""
-        for way in self.names.times.get(name, ()):
-            try:
-                found = self._by(way, name)
-            except InfoptError as error:
-                self.notes.append(f"left out: {error}")
-                continue
-            if found is not None:
-                self.notes += [way.said] if way.said else []
-                return found
-        return None
-
-    def _by(self, way: Way, name: str) -> Spread | None:
-        """A time by one way."""
-        if not all(other in self.snapshots[-1].metrics.series for other in way.beside):
-            return None
-        if way.rate:
-            return self._rated(way, way.rate)
-        return self._ratio(way) if way.count else self._histogram(way, name)
-
-    def _rated(self, way: Way, rate: str) -> Spread | None:
-        """Seconds of all looks / what they were of, which is rate x seconds of each look.
-
-        A look whose rate somebody else's look has taken is left out of both; the count is of all seconds.
-        """
-        seconds = steps = 0.0
-        for before, after in itertools.pairwise(self.snapshots):
-            grew = sum(way.chosen(after.metrics).values()) - sum(way.chosen(before.metrics).values())
-            per_second = sum(way.chosen(after.metrics, rate).values())
-            if grew > 0 and per_second > 0:
-                seconds += grew
-                steps += grew * per_second
-        if not steps:
-            return None
-        mean = seconds / steps
-        self.decoded = sum(way.chosen(self.grown).values()) / mean
-        return Spread(mean=mean * way.scale, count=self.decoded)
-
     def _requests(self, output: float | None) -> float | None:
         """Those counted; else one for each token that no decoding gave, where rounding leaves them visible."""
         counted = self.counter("requests")
@@ -133,33 +67,6 @@ class Figures:
         rounding = max((self.names.rounding(t) / g for t, g in zip(totals, grown, strict=True) if g), default=0.0)
         first = output - self.decoded
         return float(round(first)) if first > 1 / ROUNDED * output * (rounding + self.names.rounding(1.0)) else None
-
-    def _ratio(self, way: Way) -> Spread | None:
-        over = sum(way.chosen(self.grown, way.count).values())
-        return Spread(mean=sum(way.chosen(self.grown).values()) * way.scale / over, count=over) if over > 0 else None
-
-    def _histogram(self, way: Way, name: str) -> Spread | None:
-        histogram = histogram_of(self.grown, way.metric, way.fits)
-        found = None if histogram is None else histogram.spread(way.scale)
-        if found is not None and histogram is not None and found.is_bucket and found.p99 is None:
-            top = histogram.bounds[-1] * way.scale
-            self.notes.append(f"{name}: percentiles beyond the last bucket ({top:g} s) are not known")
-        return found
-
-    def _reading(self, name: Gauge, metrics: Metrics) -> list[float]:
-        """Values of all ranks, by the first way that has any."""
-        for way in self.names.gauges.get(name, ()):
-            chosen = way.chosen(metrics)
-            if way.plus or way.less:
-                total = way.total(metrics)
-                values = [] if total is None else [total]
-            elif way.label is None:
-                values = [value * way.scale for value in chosen.values()]
-            else:
-                values = [v * way.scale for labels in chosen if (v := _number(dict(labels).get(way.label))) is not None]
-            if values:
-                return values
-        return []
 
     def _tpot(self, found: Spread | None, decoded: float | None, prefill: Spread | None) -> Spread | None:
         """The histogram's; its mean from the time of steps, or of requests after their prompts, where it has none."""
@@ -219,7 +126,10 @@ class Figures:
         """Drafts: how often, how long, and what was accepted of them."""
         counts = self._drafts()
         if not counts.drafts:
-            return {"draft_share": 0.0} if counts.drafts == 0 and output else {}
+            # Counters that are always there say nothing of whether it speculates.
+            drafts = self.names.draft_names()
+            is_off = counts.drafts is None or drafts is None or not drafts.only_when_enabled
+            return {} if is_off or not output else {"draft_share": 0.0}
         steps, emitted = self.counter("answer_steps"), decoded or output
         if steps is None and emitted and counts.accepted is not None:
             steps = emitted - counts.accepted
@@ -306,7 +216,7 @@ class Figures:
             share = self.gauge("prefix_hit_share")
         return {
             "prefix_caching": caching,
-            "prefix_hit_share": None if caching is False else self._share("prefix_hit_share", share),
+            "prefix_hit_share": None if caching is False else self.share("prefix_hit_share", share),
         }
 
     def _hits(self) -> tuple[float | None, float | None]:
@@ -329,39 +239,24 @@ class Figures:
 
     def _pool(self) -> dict[str, Any]:
         """The pool of the cache, as the last scrape has it, and how full it was."""
-        last = self.snapshots[-1].metrics
-
-        def said(name: Gauge) -> float | None:
-            found = self._reading(name, last)
-            return None if not found else sum(found) if name in ADDED else sum(found) / len(found)
-
-        tokens, block, blocks = said("kv_pool_tokens"), said("block_tokens"), said("blocks")
+        tokens, block, blocks = self.last("kv_pool_tokens"), self.last("block_tokens"), self.last("blocks")
         if tokens is None and block is not None and blocks is not None:
             tokens = block * blocks
-        uses, peaks = (
-            self.readings("kv_use_share"),
-            [max(found) for s in self.snapshots if (found := self._reading("kv_use_share", s.metrics))],
-        )
-        if not uses and (tokens or blocks):
-            used = self.readings("kv_used_tokens") if tokens else []
-            uses = peaks = [u / tokens for u in used] if tokens and used else []
+        uses = self.readings("kv_use_share")
+        peaks = [max(found) for s in self.snapshots if (found := self.reading("kv_use_share", s.metrics))]
+        if not uses and tokens:
+            uses = peaks = [used / tokens for used in self.readings("kv_used_tokens")]
         if not uses and blocks:
-            uses = peaks = [u / blocks for u in self.readings("used_blocks")]
+            uses = peaks = [used / blocks for used in self.readings("used_blocks")]
         return {
             "kv_pool_tokens": tokens,
-            "kv_pool_bytes": said("kv_pool_bytes"),
+            "kv_pool_bytes": self.last("kv_pool_bytes"),
             "block_tokens": block,
             "blocks": blocks,
-            "max_concurrency": said("max_concurrency"),
-            "kv_use_share": self._share("kv_use_share", sum(uses) / len(uses) if uses else None),
-            "kv_use_peak_share": self._share("kv_use_share", max(peaks, default=None)),
+            "max_concurrency": self.last("max_concurrency"),
+            "kv_use_share": self.share("kv_use_share", sum(uses) / len(uses) if uses else None),
+            "kv_use_peak_share": self.share("kv_use_share", max(peaks, default=None)),
         }
-
-    def _share(self, name: str, value: float | None) -> float | None:
-        if value is not None and value > 1:
-            self.notes.append(f"left out: {name} is {value:g}, more than the whole")
-            return None
-        return value
 
     def _rates(self) -> dict[str, Any]:
         """Work per second of one device, where the engine counts it."""
@@ -375,12 +270,3 @@ class Figures:
                     found[field] = sum(series.values()) / len(series) * way.scale / self.seconds
                     break
         return found
-
-
-def _number(text: str | None) -> float | None:
-    """A label's number; None for "None" and the like."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if 0 <= value < float("inf") else None

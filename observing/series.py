@@ -33,8 +33,9 @@ def choose(metrics: Metrics, names: MetricNames, model: str | None) -> Chosen:
     first = _first_copies(own.values(), names)
     reads, unusable = names.reads(), set()
     kept: dict[str, Mapping[Labels, float]] = {name: metrics.series[name] for name in metrics.series if name not in own}
+    all_count = kept_models == models and names.model_of is None and not first
     for name, series in own.items():
-        chosen = {labels: value for labels, value in series.items() if _counts(labels, names, kept_models, first)}
+        chosen = {k: value for k, value in series.items() if all_count or _counts(k, names, kept_models, first)}
         usable = {labels: value for labels, value in chosen.items() if math.isfinite(value) and value >= 0}
         if len(usable) < len(chosen) and name in reads:
             unusable.add(name)

@@ -114,7 +114,9 @@ def _said(chosen: Sequence[Chosen], window: Window, others: Sequence[MetricNames
     if len(window.fell) < window.intervals and window.seconds is None:
         notes.append("the time between the scrapes is not known, so there are no rates")
     if not window.intervals:
-        notes.append("one scrape: counts since the server's start, batch, queue and KV use of that moment")
+        notes.append(
+            "one scrape: counts and times since the server's start; queue, KV use and a batch by gauge of that moment"
+        )
     notes += [f"{other.engine}'s metrics are there too and were not used" for other in others]
     if len(unknown) > MOST_UNKNOWN:
         notes.append(f"{len(unknown)} names are not known, {MOST_UNKNOWN} are listed")

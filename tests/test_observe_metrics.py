@@ -263,6 +263,22 @@ def test_few_requests_and_none_are_said() -> None:
     assert idle.tokens_per_step is None
 
 
+def test_speculation_that_never_drafts_is_not_speculation_that_is_off() -> None:
+    """vLLM has counters of drafts only where speculation is configured; llama.cpp always has them."""
+    before, after = pair("vllm_0.32_ngram")
+    for name in ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos"):
+        before = _with(before, f"vllm:spec_decode_num_{name}_total", "0")
+        after = _with(after, f"vllm:spec_decode_num_{name}_total", "0")
+    found = window(before, after)
+    assert (found.draft_share, found.drafted_tokens, found.acceptance_per_position) == (0.0, None, None)
+    assert window(*pair("vllm_0.32")).draft_share is None
+    idle = [
+        "".join(f"{row.split()[0]} 0\n" if row.startswith("llamacpp:spec") else row + "\n" for row in text.splitlines())
+        for text in pair("llama.cpp_2026")
+    ]
+    assert (window(*idle).draft_share, window(*idle).tokens_per_step) == (None, 1.0)
+
+
 def test_a_load_that_moves_is_said() -> None:
     low, high = pair("vllm_0.6.3")
     low = _with(low, "vllm:num_requests_running", "1")
