@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
 from infopt.observing.benchmarks import MOST_RESULTS, read_benchmark, read_benchmark_text
+from infopt.observing.benchmarks.figures import _backends
+from infopt.observing.metric_names import known_engines
 from infopt.observing.observation import Observation, Spread
 
 DATA = Path(__file__).resolve().parent / "data" / "benchmarks"
@@ -81,7 +83,7 @@ def test_vllm_bench_serve_appends_a_curve() -> None:
 
 def test_vllm_speculation_counts_steps_without_a_draft() -> None:
     found = only("vllm_serve_ngram.json")
-    assert found.engine == "vLLM"
+    assert found.engine == "vllm"
     # 4000 decoded tokens in 2000 steps; 1 + accepted / drafts, which the file states, is 2.67.
     assert found.tokens_per_step == pytest.approx(2)
     assert found.draft_share == pytest.approx(1200 / 2000)
@@ -119,7 +121,7 @@ def test_vllm_bench_serve_detailed() -> None:
 
 def test_vllm_before_it_was_a_command() -> None:
     found = only("vllm_benchmark_serving.json")
-    assert (found.engine, found.requests, found.window_s) == ("vLLM", 190, 62.5)
+    assert (found.engine, found.requests, found.window_s) == ("vllm", 190, 62.5)
     assert (found.input_tokens_mean, found.output_tokens_mean) == (512, 150)
     assert times(found.tpot_s) == (25, 24, None, 33)
     assert found.effective_batch == pytest.approx(28_500 / 62.5 * 0.025)
@@ -129,7 +131,7 @@ def test_vllm_before_it_was_a_command() -> None:
 
 def test_vllm_offline_says_little() -> None:
     latency = only("vllm_latency.json")
-    assert (latency.engine, latency.model, latency.effective_batch) == ("vLLM", "example/tiny-1b", None)
+    assert (latency.engine, latency.model, latency.effective_batch) == ("vllm", "example/tiny-1b", None)
     assert times(latency.e2e_s) == (2500, 2500, 2580, 2598)
     assert (latency.requests, latency.tpot_s) == (None, None)
     throughput = only("vllm_throughput.json")
@@ -139,7 +141,7 @@ def test_vllm_offline_says_little() -> None:
 
 def test_sglang() -> None:
     found = only("sglang_0_4_6.jsonl")
-    assert (found.engine, found.model, found.version_guess) == ("SGLang", None, None)
+    assert (found.engine, found.model, found.version_guess) == ("sglang", None, None)
     assert (found.window_s, found.requests, found.input_tokens_mean, found.output_tokens_mean) == (50, 100, 1024, 201)
     assert times(found.tpot_s) == (10, 9.8, None, 15)
     assert times(found.e2e_s) == (2120, 2077.6, None, 3180)
@@ -159,7 +161,7 @@ def test_sglang_speculation_and_other_engines() -> None:
     assert said(eagle, "by the server's own count since it started")
     assert (plain.tokens_per_step, times(plain.itl_s)) == (1, (8, 7.84, 9.6, 12))
     assert said(plain, "6 of 306 requests failed")
-    assert (other.engine, other.tokens_per_step, other.itl_s) == ("vLLM", None, None)
+    assert (other.engine, other.tokens_per_step, other.itl_s) == ("vllm", None, None)
     assert said(other, "streamed chunks hold 2 tokens, 40 ms apart")
     assert "not-to-be-shown" not in "".join(one.model_dump_json() for one in (eagle, plain, other))
 
@@ -281,6 +283,12 @@ def test_every_file_is_an_observation_that_can_be_written_and_read() -> None:
         for found in read(name):
             plain = {key: value for key, value in found.plain().items() if key != "schema"}
             assert Observation.model_validate_json(json.dumps(plain)) == found
+
+
+def test_engines_are_named_as_everywhere() -> None:
+    named = {one.engine for name in FILES for one in read(name)} - {None}
+    assert named == {"llama.cpp", "sglang", "vllm"}
+    assert set(_backends().values()) <= {names.engine for names in known_engines()}
 
 
 def test_a_client_that_does_not_stream() -> None:

@@ -31,6 +31,7 @@ BACKENDS = Path(__file__).resolve().parent.parent / "data" / "benchmark_backends
 MOST = 1e15  # no count, and no time in nanoseconds, of a benchmark is larger
 MS = 1e-3
 ONE_TOKEN = 1.05  # outputs of so many tokens are of one: means over requests and over outputs differ that much
+TOGETHER = "of all replicas behind the address together"  # a client cannot tell them apart
 SPREAD_NAMES = ("mean", "p50", "p90", "p99")
 
 
@@ -197,13 +198,14 @@ class Counted:
             decoding_s = self.e2e_s.mean - self.ttft_s.mean
             # A client that does not stream writes its whole answer time as the time to the first token.
             if decoding_s > 1e-6 * self.e2e_s.mean:
-                said = "effective batch: requests/s x time from first to last token"
+                said = f"effective batch: requests/s x time from first to last token, {TOGETHER}"
                 return self.requests / self.window_s * decoding_s, said
         elif self.by_tokens is not None:
-            return self.by_tokens, "effective batch: output tokens/s x time per output token"
+            return self.by_tokens, f"effective batch: output tokens/s x time per output token, {TOGETHER}"
         if self.by_requests is None:
             return None, None
-        return self.by_requests, "effective batch: requests/s x end-to-end time, with those that wait or are prefilled"
+        said = "effective batch: requests/s x end-to-end time, with those that wait or are prefilled"
+        return self.by_requests, f"{said}, {TOGETHER}"
 
 
 def steps(tokens: float | None, gap: Spread | None, speculates: bool) -> dict[str, Any]:

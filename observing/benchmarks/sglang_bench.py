@@ -6,7 +6,8 @@ Sources: sglang/bench_serving.py of 0.4.6, sglang/benchmark/serving.py of 0.5.23
 it is another TPOT and never a step; it is the gap itself for other engines. `accept_length` is the server's own tokens
 per verification over its life (avg_spec_accept_length); SGLang verifies in every decode step, so it is tokens per step.
 `concurrency` is the sum of end-to-end times over the duration: Little's law with those that wait or are prefilled.
-Failed requests are not counted in the file, unless --output-details kept their errors.
+Failed requests are not counted in the file, unless --output-details kept their errors. Checked against files 0.4.6
+wrote of a paced server.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         _time(figures, "ttft"), _time(figures, "e2e_latency"),
     ).fields()  # fmt: skip
     engine = engine_of(figures.text("backend"))
-    stepped = _steps(figures, tpot, itl, engine == "SGLang")
+    stepped = _steps(figures, tpot, itl, engine == "sglang")
     server = figures.data.get("server_info")
     described = Figures(server if isinstance(server, Mapping) else {}, where)
     fields = {

@@ -34,7 +34,7 @@ def _latency(figures: Figures) -> Observation:
     runs = figures.values("latencies") or []
     names = {"mean": "mean", "p50": "50", "p90": "90", "p99": "99"}
     fields = {
-        "engine": "vLLM",
+        "engine": "vllm",
         "model": figures.text("model_id"),
         "e2e_s": spread(Figures(flat, figures.where), names, 1.0, float(len(runs)) or None),
         "notes": ("time of a whole batch; the file says neither its size nor the lengths, so no step follows",),
@@ -48,7 +48,7 @@ def _throughput(figures: Figures) -> Observation:
     tokens = figures.number("total_num_tokens")
     said = f"{tokens:.0f} tokens, prompts and answers together: the file does not part them, so no step follows"
     fields = {
-        "engine": "vLLM",
+        "engine": "vllm",
         "model": figures.text("model_id"),
         "window_s": window_s,
         "requests": requests,
