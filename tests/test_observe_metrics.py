@@ -304,6 +304,20 @@ def test_busy_slots_stand_in_for_the_gauge() -> None:
     assert observation_of(shots, "here").effective_batch == 3.0
 
 
+def test_vllm_before_it_renamed_its_metrics() -> None:
+    """V1 of 0.8: the step under the old name, no time per token of a request, prefixes of the gpu's cache."""
+    renamed = []
+    for text in pair("vllm_0.12"):
+        rows = [row for row in text.splitlines() if "request_time_per_output_token" not in row]
+        renamed.append("\n".join(rows).replace("inter_token_latency", "time_per_output_token"))
+    old = [t.replace("vllm:kv_cache", "vllm:gpu_cache").replace("vllm:prefix_", "vllm:gpu_prefix_") for t in renamed]
+    found, new = window(*old), window(*pair("vllm_0.12"))
+    assert (found.version_guess, found.unknown_names) == ("0.8 to 0.10 (V1)", ())
+    assert found.itl_s == new.itl_s
+    assert (found.mean_s("tpot_s"), found.tokens_per_step) == (close(0.02), 1.0)
+    assert (found.prefix_hit_share, found.kv_use_share, found.effective_batch) == (0.0, 0.5, 5.0)
+
+
 def test_prefixes_with_an_underscore_are_the_same_engine() -> None:
     for name, old, new in (("vllm_0.32", "vllm:", "vllm_"), ("trtllm_1.3", "trtllm_", "trtllm:")):
         before, after = pair(name)
