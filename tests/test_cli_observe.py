@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -20,10 +21,12 @@ from metric_servers import Replay, models, pairs, serving, text_of
 
 from infopt.cli import run
 from infopt.observing.endpoints import now
+from infopt.observing.metric_names import FOLDER
 from infopt.observing.observation import Observation, Spread, read_observation
 from infopt.observing.reading import read_source, read_sources
 from infopt.observing.watching import Kept, Progress, Schedule
 from infopt.observing.windows import Snapshot
+from infopt.probes import draft_counters
 from infopt.probes.metrics_text import Metrics
 from infopt.reports.observe_live import Page, curve
 from infopt.reports.observe_report import render_observation
@@ -404,3 +407,18 @@ def test_a_schedule_knows_its_bounds() -> None:
     assert Schedule.of(0.1, 0.1).duration_s == 0.1
     assert Schedule.of(10, 0).duration_s == 0
     assert Schedule.of(10, 86_400).duration_s == 86_400
+
+
+def test_metrics_named_in_the_page_are_read() -> None:
+    """docs/observe.md says from which metric each figure is."""
+    page = (Path(__file__).resolve().parent.parent / "docs" / "observe.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(vllm:\w+)`", page))
+    files = [file for folder in (FOLDER, draft_counters.FOLDER) for file in folder.glob("vllm*.yaml")]
+    texts = "".join(file.read_text(encoding="utf-8") for file in files)
+    known = {name.removeprefix("vllm:") for name in re.findall(r"[\w:]+", texts)}
+    missing = {name for name in named if not any(name == f"vllm:{one}{end}" for one in known for end in ("", "_total"))}
+    assert len(named) > 15
+    assert not missing
+    assert set(re.findall(r"`(\w+_(?:s|share|tokens|batch|per_step|per_s|utilization|position))`", page)) <= set(
+        Observation.model_fields
+    )
