@@ -18,14 +18,14 @@ import pytest
 from tests.engine import environment
 from tests.engine.figures import Figures
 from tests.engine.models import smollm2_file, write_models
-from tests.engine.server import EngineServer, Setup, start_all
+from tests.engine.planned import Fleet, Infopt
+from tests.engine.server import Setup, start_all
 from tests.engine.setups import FIRST_WAVE, SECOND_WAVE, setup_of
+from tests.engine.traffic import Run
 
 ROOT = environment.ROOT
 # Importing is most of a start and takes one processor.
 STARTS_AT_ONCE = max(2, min(4, len(os.sched_getaffinity(0))))
-Infopt = Callable[..., dict[str, Any]]
-Fleet = dict[str, EngineServer]
 _FIGURES = Figures()
 
 
@@ -68,6 +68,20 @@ def infopt(tmp_path_factory: pytest.TempPathFactory) -> Infopt:
         return json.loads(done.stdout)  # type: ignore[no-any-return]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def observed(infopt: Infopt, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """What `infopt observe` makes of the texts around a load; more options of it may follow."""
+    folder = tmp_path_factory.mktemp("metrics")
+
+    def observe(run: Run, *options: object) -> dict[str, Any]:
+        before, after = folder / "before.txt", folder / "after.txt"
+        before.write_text(run.before)
+        after.write_text(run.after)
+        return infopt("observe", after, "--since", before, "--apart", f"{run.load.wall_s:.6f}s", *options)
+
+    return observe
 
 
 def started(names: tuple[str, ...], models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:

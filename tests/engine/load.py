@@ -92,8 +92,43 @@ class Load:
         """Tokens after the first of an answer per step after its first, drafted or not."""
         return sum(a.tokens - 1 for a in self.answers) / sum(len(a.chunks) - 1 for a in self.answers)
 
-    def tokens_per_s(self) -> float:
-        return self.tokens() / self.wall_s
+    def bench_result(self, model: str, prompt_tokens: int) -> dict[str, Any]:
+        """The same in the form of `vllm bench serve --save-result`, which `infopt observe` reads."""
+        times_s = {
+            "ttft": [a.ttft_s for a in self.answers],
+            "tpot": [a.tpot_s for a in self.answers],
+            "itl": self.steps_s(),
+            "e2el": [a.e2e_s for a in self.answers],
+        }
+        count = len(self.answers)
+        return {
+            "backend": "vllm",
+            "model_id": model,
+            "tokenizer_id": model,
+            "request_rate": "inf",
+            "max_concurrency": self.concurrency,
+            "num_prompts": count,
+            "completed": count,
+            "failed": 0,
+            "duration": self.wall_s,
+            "total_input_tokens": count * prompt_tokens,
+            "total_output_tokens": self.tokens(),
+            "request_throughput": count / self.wall_s,
+            "output_throughput": self.tokens() / self.wall_s,
+            **{key: value for name, held in times_s.items() for key, value in _milliseconds(name, held).items()},
+        }
+
+
+def _milliseconds(name: str, values_s: Sequence[float]) -> dict[str, float]:
+    """Mean and percentiles of times, by vLLM's names."""
+    ordered = sorted(values_s)
+    last = len(ordered) - 1
+    found = {
+        "median": statistics.median(ordered),
+        "p90": ordered[round(0.9 * last)],
+        "p99": ordered[round(0.99 * last)],
+    }
+    return {f"{key}_{name}_ms": 1e3 * value for key, value in {"mean": statistics.fmean(ordered), **found}.items()}
 
 
 def run_load(port: int, model: str, prompts: Sequence[Sequence[int]], concurrency: int, tokens: int) -> Load:

@@ -1,25 +1,27 @@
-"""Pools exact, refusals foreseen, preemptions counted: what a plan says beside what a real vLLM says."""
+"""Starts: pools exact, refusals foreseen, preemptions counted. What a plan says beside what a real vLLM says."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infopt.hardware.accelerator import MemoryNode
+from infopt.hardware.host import memory_node
+from infopt.hardware.names import resolve_hardware
 from infopt.observing.start_logs import read_start_log
+from infopt.profiles.resolve import resolve_model
+from infopt.studies.planning import plan
+from infopt.studies.scenarios import Request
 from tests.engine.figures import Figures
-from tests.engine.server import EngineServer
-from tests.engine.setups import CONFIGS, FIRST_WAVE, POOLS
+from tests.engine.planned import MACHINE, Fleet, Infopt, check_pool, planned
+from tests.engine.setups import FIRST_WAVE, POOLS, SEQUENCES
+from tests.engine.traffic import wave
 
-MACHINE = "custom:24GB:20GB/s:cpu"  # its memory and bandwidth have no part in what is exact
-Infopt = Callable[..., dict[str, Any]]
-Fleet = dict[str, EngineServer]
-
-
-def planned(infopt: Infopt, name: str, models: dict[str, Path], status: int = 0) -> dict[str, Any]:
-    config = CONFIGS[name]
-    hardware = MACHINE if config.tp == 1 else f"{config.tp}x {MACHINE}"
-    return infopt("plan", "--model", models[config.shape], "--hw", hardware, *config.plan_options(), status=status)
+GIB = 2**30
+# How far memory of a node, read now, may be from what the engine read: its figures have two decimals of a GiB.
+ROUNDED_BYTES = 0.005 * GIB
 
 
 @pytest.mark.parametrize("name", [name for name in POOLS if name in FIRST_WAVE])
@@ -27,32 +29,68 @@ def test_pool_of_a_start(name: str, starts: Fleet, infopt: Infopt, models: dict[
     check_pool(name, starts, infopt, models, figures)
 
 
-def check_pool(name: str, fleet: Fleet, infopt: Infopt, models: dict[str, Path], figures: Figures) -> None:
-    """Tokens of the pool and sequences in it: as planned, and as the log is read."""
-    memory = planned(infopt, name, models)["memory"]
-    said = read_start_log(fleet[name].log, name)
-    for quantity, of_log, of_plan in (
-        ("kv_pool_tokens", said.kv_pool_tokens, memory["kv_pool_tokens"]),
-        ("max_concurrency", said.max_concurrency, round(memory["kv_pool_concurrency"], 2)),
-    ):
-        figures.add("pool", name, quantity, of_log, of_plan)
-        assert of_log == of_plan
-
-
-REFUSALS = {"too-long": "kv_too_small", "block-16": "block_size"}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusal(name: str, starts: Fleet, infopt: Infopt, models: dict[str, Path], figures: Figures) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("too-long", "kv_too_small"), ("block-16", "block_size")])
+def test_refusal(
+    name: str, kind: str, starts: Fleet, infopt: Infopt, models: dict[str, Path], figures: Figures
+) -> None:
     said = read_start_log(starts[name].log, name)
     assert said.started is not True
     assert said.refusal is not None
-    assert said.refusal.kind == REFUSALS[name]
-    plan = planned(infopt, name, models, status=1)
-    assert plan["memory"]["fits"] is False
-    (text,) = [caveat["text"] for caveat in plan["caveats"] if caveat["id"] == "refused"]
+    assert said.refusal.kind == kind
+    found = planned(infopt, name, models, status=1)
+    assert found["memory"]["fits"] is False
+    (text,) = [caveat["text"] for caveat in found["caveats"] if caveat["id"] == "refused"]
     figures.add("refusal", name, "start_s", starts[name].start_took_s, note=text)
     if name == "too-long":  # the engine's own numbers: needed and available GiB to its two decimals, longest context
-        said_gib = [f"{value / 2**30:.2f} GiB" for value in (said.refusal.needed_bytes, said.refusal.available_bytes)]
-        assert all(figure in text for figure in said_gib)
-        assert plan["memory"]["max_context_tokens"] == said.refusal.estimated_context_tokens
+        bytes_said = (said.refusal.needed_bytes, said.refusal.available_bytes)
+        assert all(f"{value / GIB:.2f} GiB" in text for value in bytes_said if value is not None)
+        assert None not in bytes_said
+        assert found["memory"]["max_context_tokens"] == said.refusal.estimated_context_tokens
+
+
+def test_refusal_of_memory_that_is_not_free(starts: Fleet, models: dict[str, Path], figures: Figures) -> None:
+    """All of the node's memory is asked for: the engine's own total is what is read here, and its free memory, put
+    into a plan, refuses with the same figures."""
+    refusal = read_start_log(starts["too-full"].log, "too-full").refusal
+    assert refusal is not None
+    assert refusal.kind == "free_below_utilization"
+    assert refusal.total_bytes is not None
+    assert refusal.free_bytes is not None
+    assert memory_node().total_bytes == pytest.approx(refusal.total_bytes, abs=ROUNDED_BYTES)
+    node = MemoryNode(round(refusal.total_bytes), round(refusal.free_bytes), 1)
+    hardware = resolve_hardware(MACHINE)
+    hardware = replace_node(hardware, node)
+    found = plan(resolve_model(str(models["real"])), hardware, Request(context_tokens=2048, utilization=1.0))
+    (text,) = found.memory.refusals
+    figures.add("refusal", "too-full", "start_s", starts["too-full"].start_took_s, note=text)
+    assert all(f"{value / GIB:.2f} GiB" in text for value in (refusal.free_bytes, refusal.total_bytes))
+
+
+def replace_node(hardware: Any, node: MemoryNode) -> Any:
+    """The same machine, with the memory an engine saw."""
+    from dataclasses import replace
+
+    return replace(hardware, gpus=1, accelerator=replace(hardware.accelerator, node=node))
+
+
+@pytest.mark.parametrize("lengths", [(200, 60), (120, 140)], ids=lambda lengths: f"{lengths[0]}+{lengths[1]}")
+def test_preemptions(
+    lengths: tuple[int, int],
+    starts: Fleet,
+    infopt: Infopt,
+    observed: Callable[..., dict[str, Any]],
+    models: dict[str, Path],
+    figures: Figures,
+) -> None:
+    """33 blocks, of which one is the null block: more requests are let in than can end in them."""
+    prompt, output = lengths
+    load = ["--isl", prompt, "--osl", output, "--batch", SEQUENCES, "--max-num-seqs", SEQUENCES]
+    found = planned(infopt, "small", models, more=load, status=1)
+    (text,) = [caveat["text"] for caveat in found["caveats"] if caveat["id"] == "preemption"]
+    predicted = re.search(r"take (\d+) preemption", text)
+    assert predicted is not None
+    with starts["small"].running() as server:
+        seen = observed(wave(server, SEQUENCES, prompt, output))
+    figures.add("preemption", f"{prompt}+{output}", "preemptions", seen["preemptions"], int(predicted[1]))
+    assert seen["preemptions"] == int(predicted[1]) > 0
+    assert seen["prompt_tokens"] == SEQUENCES * prompt  # computed again, counted once

@@ -1,0 +1,73 @@
+"""Servers that are timed: their pools, prefixes they find, and what `observe` reads off them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.figures import Figures
+from tests.engine.planned import Fleet, Infopt, check_pool, figure_of, planned
+from tests.engine.setups import CONFIGS, POOLS, SECOND_WAVE
+from tests.engine.traffic import Run, random_prompts, send
+
+OUTPUT = 16
+# (shared tokens, own tokens behind them)
+PREFIXES = ((512, 64), (100, 64), (512, 0))
+Observe = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize("name", [name for name in POOLS if name in SECOND_WAVE])
+def test_pool_of_a_server(name: str, serving: Fleet, infopt: Infopt, models: dict[str, Path], figures: Figures) -> None:
+    check_pool(name, serving, infopt, models, figures)
+
+
+@pytest.mark.parametrize("name", ["real", "half"])
+def test_pool_that_observe_reads(
+    name: str, serving: Fleet, infopt: Infopt, models: dict[str, Path], figures: Figures
+) -> None:
+    """One look at a live server: pool, blocks and concurrency are the planned ones."""
+    with serving[name].running() as server:
+        seen = infopt("observe", server.url, "--duration", "0s", status=NOTHING_SERVED)
+    memory = planned(infopt, name, models)["memory"]
+    assert (seen["engine"], seen["kv_pool_bytes"]) == ("vllm", CONFIGS[name].pool_bytes)
+    assert seen["kv_pool_tokens"] == seen["blocks"] * seen["block_tokens"] == memory["kv_pool_tokens"]
+    assert seen["max_concurrency"] == pytest.approx(memory["kv_pool_concurrency"], rel=1e-6)
+    assert seen["prefix_caching"] is CONFIGS[name].prefix_caching
+    figures.add("observe", name, "kv_pool_tokens", seen["kv_pool_tokens"], memory["kv_pool_tokens"])
+
+
+NOTHING_SERVED = 3
+
+
+@pytest.fixture(scope="module")
+def prefixes(serving: Fleet) -> dict[tuple[int, int], tuple[Run, Run]]:
+    """By prefix: a prompt nobody sent before, and one that begins like it."""
+    found = {}
+    with serving["real"].running() as server:
+        for seed, (shared, own) in enumerate(PREFIXES, 100):
+            (start, *ends) = random_prompts(1, shared, seed) + random_prompts(2, own, seed + 1000)
+            cold, warm = (send(server, [start + end], 1, OUTPUT) for end in ends)
+            found[shared, own] = cold, warm
+    return found
+
+
+@pytest.mark.parametrize("prefix", PREFIXES, ids=lambda prefix: f"{prefix[0]}+{prefix[1]}")
+def test_tokens_a_prompt_finds(
+    prefix: tuple[int, int],
+    prefixes: dict[tuple[int, int], tuple[Run, Run]],
+    infopt: Infopt,
+    observed: Observe,
+    models: dict[str, Path],
+    figures: Figures,
+) -> None:
+    """Whole blocks of what is shared, and never the last token: as the boundary of prefix caching counts them."""
+    shared, own = prefix
+    cold, warm = (observed(run) for run in prefixes[prefix])
+    length = shared + own
+    load = ["--isl", length, "--osl", OUTPUT, "--shared-prefix", shared, "--prefixes", 1]
+    predicted = figure_of(planned(infopt, "real", models, command=("boundary", "prefix"), more=load), "cached_tokens")
+    found = round(warm["prefix_hit_share"] * length)
+    figures.add("prefix", f"{shared}+{own}", "cached_tokens", found, predicted)
+    assert cold["prefix_hit_share"] == 0
+    assert found == predicted

@@ -1,0 +1,61 @@
+"""What is sent: random tokens, and beginnings of our own texts by kind; and what the server says of it meanwhile."""
+
+import random
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.engine.load import Load, run_load
+from tests.engine.server import MODEL, EngineServer
+
+KINDS = ("json", "code", "prose")
+# Tokens of every vocabulary used, special ones left out.
+LOWEST, HIGHEST = 100, 49_000
+CUT = 8  # tokens by which a text begins later each time it is used again
+
+
+@dataclass(frozen=True)
+class Run:
+    """One load and the texts of /metrics before and after it."""
+
+    load: Load
+    before: str
+    after: str
+
+
+def random_prompts(count: int, tokens: int, seed: int) -> list[list[int]]:
+    """Prompts that share nothing."""
+    draw = random.Random(seed)
+    return [[draw.randrange(LOWEST, HIGHEST) for _ in range(tokens)] for _ in range(count)]
+
+
+@cache
+def text_prompts(kind: str, count: int, folder: Path) -> Sequence[Sequence[int]]:
+    """Texts that come with infopt (probes/data/prompts), in the tokens of a model folder; a text that is used again
+    begins a few tokens later."""
+    from infopt.probes.drafting.prompts import bundled_prompts
+    from infopt.probes.drafting.text import folder_text
+
+    text = folder_text(str(folder))
+    found = [prompt.tokens(text) for prompt in bundled_prompts() if prompt.kind == kind]
+    return [found[i % len(found)][i // len(found) * CUT :] for i in range(count)]
+
+
+def send(server: EngineServer, prompts: Sequence[Sequence[int]], concurrency: int, tokens: int) -> Run:
+    """One load on a server that runs, and its metrics around it."""
+    before = metrics_of(server)
+    load = run_load(server.port, MODEL, prompts, concurrency, tokens)
+    return Run(load, before, metrics_of(server))
+
+
+def wave(server: EngineServer, concurrency: int, prompt: int, tokens: int, seed: int = 1) -> Run:
+    """As many random prompts as run at once: after their prefill every step is of all of them."""
+    return send(server, random_prompts(concurrency, prompt, seed), concurrency, tokens)
+
+
+def metrics_of(server: EngineServer) -> str:
+    """The text of its /metrics."""
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
+        return str(answer.read().decode())
