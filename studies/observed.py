@@ -9,6 +9,7 @@ where steps emit one token.
 from dataclasses import replace
 
 from infopt.boundaries.load import Load
+from infopt.boundaries.prefix_reuse import most_reuse, reuse_of
 from infopt.boundaries.situation import Situation
 from infopt.boundaries.steps import Curve
 from infopt.errors import InfoptError
@@ -54,7 +55,7 @@ def with_observed(
     request = _with_engine(o, request, said)
     request = _with_lengths(o, request, said)
     request = _with_batch(o, request, said)
-    load = _with_prefix(o, load, said)
+    load = _with_prefix(o, model, hardware, request, load, said)
     load = _with_draft(o, load, said)
     request = _calibrated(o, model, hardware, request, load, curve, said)
     return Filled(request, load, tuple(said))
@@ -137,11 +138,24 @@ def _with_batch(o: Observation, request: Request, said: list[Caveat]) -> Request
     return replace(request, batch=together)
 
 
-def _with_prefix(o: Observation, load: Load, said: list[Caveat]) -> Load:
-    if o.prefix_hit_share is None or load.prefix.hit_share is not None:
+def _with_prefix(
+    o: Observation, model: ModelProfile, hardware: HardwareChoice, request: Request, load: Load, said: list[Caveat]
+) -> Load:
+    """Observed hits, at most what whole blocks of the mean prompt can give: long prompts may hit more than the mean."""
+    hits = o.prefix_hit_share
+    if hits is None or load.prefix.hit_share is not None:
         return load
-    said.append(Caveat("prefix", f"prefix hits {o.prefix_hit_share:.1%} of prompt tokens: observed"))
-    return replace(load, prefix=replace(load.prefix, hit_share=o.prefix_hit_share))
+    told = f"prefix hits {hits:.1%} of prompt tokens: observed"
+    if hits:
+        s = build(model, hardware, request).scenario
+        here = Situation(s, load)
+        found = reuse_of(here) or most_reuse(here)
+        most = found.whole_tokens / s.input_tokens
+        if hits > most:
+            told += f", taken as the {most:.1%} that blocks of {found.block_tokens} tokens can give here"
+            hits = most
+    said.append(Caveat("prefix", told))
+    return replace(load, prefix=replace(load.prefix, hit_share=hits))
 
 
 def _with_draft(o: Observation, load: Load, said: list[Caveat]) -> Load:
@@ -175,7 +189,8 @@ def _calibrated(
     if not tpot_s or batch is None or request.points or curve or speculates(o) or load.draft.method is not None:
         return request
     together = max(1, round(batch)) * request.dp
-    hits = f",hits={o.prefix_hit_share:.6f}" if o.prefix_hit_share else ""
+    cached = load.prefix.hit_share if o.prefix_hit_share is not None else None
+    hits = f",hits={cached:.6f}" if cached else ""
     pointed = replace(request, points=(f"batch={together},tpot={tpot_s * 1e3:.6f}ms{hits}",))
     try:
         own_constants(build(model, hardware, request).scenario, pointed)

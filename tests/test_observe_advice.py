@@ -134,6 +134,17 @@ def test_hits_of_a_measured_point_take_the_prompts_of_others_out() -> None:
     assert steps[0] > 1.2 * steps[1]
 
 
+def test_hits_are_at_most_what_whole_blocks_can_give() -> None:
+    """Of a mean prompt of 100 tokens 6 blocks of 16: hits of long prompts do not carry over to it."""
+    o = observed(prefix_hit_share=0.99, prompt_tokens=10_000.0)
+    found = filled(o)
+    assert found.load.prefix.hit_share == 0.96
+    assert any("99.0% of prompt tokens: observed, taken as the 96.0%" in c.text for c in found.assumed)
+    assert advised(o.model_copy(update={"effective_batch": 8.0})).judged
+    shared = filled(observed(prefix_hit_share=0.99), load=Load(prefix=Prefix(shared_tokens=1000)))
+    assert shared.load.prefix.hit_share == 992 / 2000
+
+
 # On the command line.
 
 
