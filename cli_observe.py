@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from infopt.observing.watching import Schedule, Watched
     from infopt.profiles.geometry import ModelProfile
     from infopt.reports.observe_report import Added
+    from infopt.studies.planning import Plan
 
 OBSERVE_STATUSES = (
     "Exit status: 0 observed; 1 the engine of a --log refused to start; 2 wrong usage, unreadable, or nothing answers; "
@@ -274,9 +275,9 @@ def finish(o: "Observation", asked: Asked, watching: WatchOptions, output: Outpu
     from infopt.reports.json_report import dumps
     from infopt.reports.observe_report import NOTHING_ADDED, as_dict, render_observation
 
-    added, trouble = NOTHING_ADDED, None
+    plan, added, trouble = None, NOTHING_ADDED, None
     try:
-        o, added = beside_plan(o, asked)
+        o, plan, added = beside_plan(o, asked)
     except InfoptError as error:
         trouble = error
     emit(render_observation(o, output.form, added))
@@ -285,10 +286,12 @@ def finish(o: "Observation", asked: Asked, watching: WatchOptions, output: Outpu
         tell([f"written to {watching.out}; use it with --observed {watching.out}"])
     if trouble is not None:
         raise trouble
+    if asked.use.calibrate is not None and plan is not None:
+        calibrate_with(o, plan, asked, asked.use.calibrate)
     raise typer.Exit(exit_status)
 
 
-def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Added]":
+def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Plan | None, Added]":
     """What the ledgers say of it; nothing where model or hardware are not known."""
     from infopt.reports.observe_report import NOTHING_ADDED
 
@@ -296,10 +299,12 @@ def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Added]":
     if known.hardware is None:
         if known.model is not None:
             tell(["--model without --hw: name the hardware too, and the ledgers stand beside"])
-        return o, NOTHING_ADDED
+        return o, None, NOTHING_ADDED
     model = known.served(o.model)
     if model is None:
-        return o, NOTHING_ADDED
+        if asked.use.advise or asked.use.calibrate is not None:
+            raise InfoptError("--advise and --calibrate are of a model: name it with --model")
+        return o, None, NOTHING_ADDED
     from infopt.reports.advice_report import advice_added, beside_added, joined
     from infopt.studies.advice import advise
     from infopt.studies.beside import beside, plan_beside
@@ -315,4 +320,15 @@ def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Added]":
     added = beside_added(found, plan, items)
     if asked.use.advise:
         added = joined(added, advice_added(advise(o, model, known.hardware, request, load, curve)))
-    return o, added
+    return o, plan, added
+
+
+def calibrate_with(o: "Observation", plan: "Plan", asked: Asked, path: Path) -> None:
+    """Add the steps that were observed to the record at `path`."""
+    from infopt.studies.observed_steps import calibrate
+
+    assert asked.known.hardware is not None
+    # One sequence is the default of --batch: then the observation says how many there were.
+    batch = asked.scenario.batch if asked.scenario.batch > 1 else None
+    _, found = calibrate(o, plan.scenario, asked.known.hardware, path, batch)
+    tell([*found.notes, f"written to {path}; use it with --calibration {path}"])

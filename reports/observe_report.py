@@ -24,6 +24,7 @@ TIMES = {
     "e2e_s": "whole request",
 }
 COLUMNS = ("time", "mean", "p50", "p90", "p99", "n")
+ONE_TOKEN = 1.02  # a step: more are drafts
 WINDOWS = {"window": "a window", "totals": "all since the server's start", "benchmark": "a benchmark's result"}
 ROW_COLUMNS = ("row", "requests", "batch", "per token", "first token", "tokens/s", "source")
 
@@ -189,7 +190,8 @@ def _times_note(o: Observation) -> str:
 
 
 def _speculation(o: Observation) -> Iterator[tuple[str, str]]:
-    if o.tokens_per_step is not None:
+    drafts = o.draft_share is not None or o.acceptance_per_position is not None
+    if o.tokens_per_step is not None and (drafts or o.tokens_per_step > ONE_TOKEN):
         yield "tokens/step", f"{o.tokens_per_step:.2f}, steps without a draft counted"
     if o.draft_share is not None:
         length = f", of {_number(o.drafted_tokens)} tokens" if o.drafted_tokens is not None else ""
@@ -230,6 +232,12 @@ def _device(o: Observation) -> Iterator[tuple[str, str]]:
         yield "bandwidth", f"{format_share(o.bandwidth_utilization)} of what the device can read in its steps' time"
 
 
+def _known_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Without the columns of which nothing is known."""
+    kept = [i for i in range(len(COLUMNS)) if any(row[i] != "-" for row in rows)]
+    return [COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
 def _number(value: float | None) -> str:
     """A count: whole where it is large, else three digits; a dash where it is not known."""
     if value is None:
@@ -250,7 +258,9 @@ def _page(o: Observation, added: Added) -> str:
     for section in (*sections(o), *added.sections):
         parts += ["", heading(section.name, section.note)]
         if section.times:
-            parts.append(columns_table(COLUMNS, section.times, "time", ("n", "p50", "p90"), indent=2))
+            columns, rows = _known_columns(section.times)
+            drop = [name for name in ("n", "p50", "p90") if name in columns]
+            parts.append(columns_table(columns, rows, "time", drop, indent=2))
         if section.rows:
             parts.append(facts(section.rows))
     notes = list(remarks(o))
@@ -270,7 +280,8 @@ def _markdown(o: Observation, added: Added) -> Iterator[str]:
         yield f"**{section.name.capitalize()}**{f' ({section.note})' if section.note else ''}"
         yield ""
         if section.times:
-            yield from table(COLUMNS, section.times, "lrrrrr")
+            columns, rows = _known_columns(section.times)
+            yield from table(columns, rows, "l" + "r" * (len(columns) - 1))
         else:
             yield from table(("", ""), section.rows, "ll")
     notes = list(remarks(o))

@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 from metric_servers import Replay, models, pairs, serving, text_of
 
 from infopt.cli import run
+from infopt.hardware.calibration import load_calibration
 from infopt.observing.endpoints import now
 from infopt.observing.metric_names import FOLDER
 from infopt.observing.observation import Observation, Spread, read_observation
@@ -422,3 +423,17 @@ def test_metrics_named_in_the_page_are_read() -> None:
     assert set(re.findall(r"`(\w+_(?:s|share|tokens|batch|per_step|per_s|utilization|position))`", page)) <= set(
         Observation.model_fields
     )
+
+
+def test_steps_that_were_observed_calibrate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`--calibrate` begins a record that --calibration reads; where the observation is no step, what was seen stays."""
+    record = tmp_path / "server.yaml"
+    asked = ("--model", "8b", "--hw", "h100", "--calibrate", str(record))
+    assert run(["observe", str(BENCHMARKS / "vllm_serve_detailed.json"), *asked]) == 0
+    assert "use it with --calibration" in capsys.readouterr().err
+    assert {step.batch for step in load_calibration(record).steps} == {1}
+    after, before = (str(servers.TEXTS / f"vllm_0.32_{end}.txt") for end in ("after", "before"))
+    assert run(["observe", after, "--since", before, *asked]) == 2
+    printed = capsys.readouterr()
+    assert "BESIDE THE LEDGERS" in printed.out
+    assert "no step to calibrate with" in printed.err
