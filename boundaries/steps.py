@@ -288,7 +288,8 @@ def steps_of(s: Scenario, calibrated: StepConstants | None = None, curve: Curve 
         return known
     if curve:
         return Steps(s, "curve", None, None, traffic(s), curve=curve)
-    lent = step_constants(s.engine.engine, *LENDER, s.model.experts > 0)
+    # Constants that measured points fitted to this device go before those of another, also for formats not measured.
+    lent = calibrated or step_constants(s.engine.engine, *LENDER, s.model.experts > 0)
     shape = step_shape(s, lent) if lent is not None else None
     if lent is None or shape is None:
         return Steps(s, "floor", None, None, traffic(s), reason=compiled.reason)
