@@ -324,6 +324,7 @@ REFUSED = [
     ("aiperf_0_13.json", {"inter_token_latency": 15.0}, "x: inter_token_latency: is no JSON object"),
     ("guidellm_0_2.json", {"benchmarks": [{"metrics": {"request_concurrency": {}}}]}, "x: request_totals: is no JSON"),
     ("llama_bench.json", {"avg_ns": 0}, "x: avg_ns is 0: the test took no time"),
+    ("llama_bench.json", {"avg_ns": 5e-324}, "x: avg_ns is 0: the test took no time"),
     ("llama_bench.json", {"n_prompt": 0}, "x: n_prompt and n_gen are 0: the test did nothing"),
     ("llama_batched_bench.jsonl", {"t_tg": 0.0}, "x: t_tg is 0: the steps took no time"),
     ("inference_perf.json", {"successes": None}, "x: successes: is no JSON object"),

@@ -29,6 +29,7 @@ from infopt.records import read_yaml, validate_record
 
 BACKENDS = Path(__file__).resolve().parent.parent / "data" / "benchmark_backends.yaml"
 MOST = 1e15  # no count, and no time in nanoseconds, of a benchmark is larger
+LEAST = 1e-12  # what is smaller is 0: nothing of a benchmark is, and quotients stay finite
 MS = 1e-3
 ONE_TOKEN = 1.05  # outputs of so many tokens are of one: means over requests and over outputs differ that much
 TOGETHER = "of all replicas behind the address together"  # a client cannot tell them apart
@@ -110,7 +111,7 @@ class Figures:
         if not 0 <= value <= MOST:  # NaN fails too
             what = "negative" if value < 0 else "infinite, or no number" if isinstance(value, float) else "too large"
             raise self.error(f"{name} is {what}: no benchmark measures that")
-        return float(value)
+        return float(value) if value >= LEAST else 0.0
 
 
 def _said(value: Any) -> str:
