@@ -2,8 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
+
+import yaml
 
 from infopt.boundaries.chunked_prefill import resident
 from infopt.boundaries.drafting import method_of
@@ -15,6 +18,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.ledgers.scenario import Scenario
 from infopt.observing.observation import Observation
+from infopt.profiles.engine_flags import engine_flags
 from infopt.studies.commands import serve_command
 
 # Where the option follows from another scenario: its start line beside the present one.
@@ -103,13 +107,39 @@ def scenario_after(technique: Technique, before: Situation) -> Scenario | None:
 def _beside(s: Scenario, after: Scenario, version: str, on: bool) -> tuple[str, tuple[str, ...]]:
     """Options that one start line has and the other has not, and what is to be done by hand."""
     old, new = (serve_command(replace(one, engine_version=version)) for one in (s, after))
-    changed = [part for part in new.parts if part not in old.parts]
-    there = {_option(part) for part in new.parts}
-    gone = [_option(part) for part in old.parts if _option(part) not in there]
-    texts = [" ".join(changed), f"leave {' and '.join(gone)} out" if gone else ""]
-    text, groups = "; ".join(text for text in texts if text), s.gpus // max(1, after.gpus)
+    own = [name for name in (engine_flags(s.engine.engine).config_flag, "printf") if name]
+    parts = [[part for part in one.parts if _option(part) not in own] for one in (old, new)]
+    there = {_option(part) for part in parts[1]}
+    changed = [part for part in parts[1][1:] if part not in parts[0]]
+    gone = [_option(part) for part in parts[0] if _option(part) not in there]
+    texts = [*_served(parts[0][0], parts[1][0]), *_keys(old.config, new.config)]
+    texts += [" ".join(changed)] if changed else []
+    texts += [f"leave {' and '.join(gone)} out"] if gone else []
     notes = tuple(note for note in new.notes if note not in old.notes)
+    text, groups = "; ".join(texts), s.gpus // max(1, after.gpus)
     return f"{groups} servers, each with {text}" if on and groups > 1 else text, notes
+
+
+def _served(old: str, new: str) -> list[str]:
+    """The model that is served in place of another."""
+    before, after = shlex.split(old), shlex.split(new)
+    return [f"serve {word} in place of {now}" for now, word in zip(before, after, strict=False) if now != word]
+
+
+def _keys(old: str, new: str) -> list[str]:
+    """Keys of a configuration file that the change sets or takes out, dotted."""
+    before, after = (dict(_dotted(yaml.safe_load(text) or {})) for text in (old, new))
+    found = [f"{key}: {value}" for key, value in after.items() if before.get(key) != value]
+    found += [f"leave {key} out" for key in before if key not in after]
+    return [f"in the configuration file, {'; '.join(found)}"] if found else []
+
+
+def _dotted(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(node, dict):
+        yield above, node
+        return
+    for key, value in node.items():
+        yield from _dotted(value, f"{above}.{key}".strip("."))
 
 
 def _option(part: str) -> str:

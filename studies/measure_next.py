@@ -1,5 +1,6 @@
 """What the metrics of a server cannot tell, and the command that would."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from infopt.boundaries.deciding import threshold
@@ -47,7 +48,14 @@ def measures(
         if answer.verdict == "use" and answer.gain is not None and answer.gain.low <= 1:
             low, high = answer.gain.low, answer.gain.high
             why = f"its gain may be {low:.2f}x to {high:.2f}x"
-            yield Measure(id, why, f"infopt boundary {id} ... --point batch=N,tpot=TIME")
+            yield Measure(id, why, f"infopt boundary {id} {_here(context)} --point batch=N,tpot=TIME")
+
+
+def _here(context: Context) -> str:
+    """Model and hardware as options."""
+    s = context.scenario
+    hardware = shlex.quote(f"{s.accelerator.id}:{s.gpus}" if ":" not in s.accelerator.id else s.accelerator.id)
+    return f"--model {shlex.quote(s.model.id)} --hw {hardware} --observed observed.json"
 
 
 def server_of(o: Observation) -> str:
