@@ -164,6 +164,12 @@ def whole_lines(text: bytes) -> bytes:
     return text[: text.rfind(b"\n") + 1]
 
 
+def unread(metrics: Metrics) -> tuple[str, ...]:
+    """A note on lines that are none of the format, where there are any."""
+    lines = metrics.unreadable
+    return (f"{lines} {'line' if lines == 1 else 'lines'} of the text could not be read",) if lines else ()
+
+
 def _busy(server: Server, reply: Reply, slots: Slots) -> int:
     """How many slots work."""
     where = server.base + slots.path

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infopt.errors import InfoptError
-from infopt.observing.endpoints import whole_lines
+from infopt.observing.endpoints import unread, whole_lines
 from infopt.observing.observation import SCHEMA, Observation, read_observation
 from infopt.observing.saved import seconds_between, taken_of
 from infopt.observing.snapshots import Snapshot, observation_of
@@ -42,7 +42,10 @@ def read_sources(path: Path, since: Path | None = None, apart_s: float | None = 
     """
     data = _read(path)
     if data.lstrip()[:1] not in (b"{", b"["):
-        return [_of_texts(_snapshot(data, path), path, since, apart_s)]
+        last = _snapshot(data, path)
+        found = _of_texts(last, path, since, apart_s)
+        cut = () if data.endswith(b"\n") else ("the last line of the text has no end and was left out",)
+        return [found.model_copy(update={"notes": (*found.notes, *unread(last.metrics), *cut)})]
     if since is not None:
         raise InfoptError(f"--since {since}: {path} is a result of its own, no text of metrics to be compared")
     return _of_json(data, path)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.observing.endpoints import Endpoint, Scrape, find
+from infopt.observing.endpoints import Endpoint, Scrape, find, unread
 from infopt.observing.observation import Observation
 from infopt.observing.saved import seconds_between
 from infopt.observing.snapshots import Snapshot, observation_of
@@ -230,7 +230,7 @@ class _Run:
     def observation(self, interrupted: bool) -> Observation:
         """What the kept snapshots say, with what went wrong."""
         seen = observed(self.kept.all(), self.endpoint)
-        notes = []
+        notes = list(unread(self.last.snapshot.metrics))
         if interrupted:
             notes.append(f"interrupted after {self.looks} looks; {self.schedule.duration_s:g} s were asked for")
         if self.lost is not None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from infopt.observing.observation import Observation
 from infopt.observing.watching import Progress, Told
-from infopt.units import format_seconds, format_share
+from infopt.units import format_count, format_seconds, format_share
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -79,29 +80,29 @@ class Page:
         if now.trouble is not None:
             yield f"the last look failed: {now.trouble}"
         if now.last is not None:
-            yield "; ".join(figures(now))
+            yield from (line for line in ("; ".join(load(now.last)), "; ".join(times(now.last))) if line)
         if len(self._batches) > 1:
             yield f"batch {curve(list(self._batches), self._bars)} {self._batches[-1]:.3g}"
 
 
-def figures(now: Progress) -> Iterator[str]:
-    """The last interval in few words."""
-    o = now.last
-    if o is None:
-        return
-    for value, words in (
-        (o.effective_batch, "batch {:.3g}"),
-        (o.waiting, "waiting {:.3g}"),
-        (o.output_tokens_per_s, "{:.3g} tokens/s"),
-    ):
-        if value is not None:
-            yield words.format(value)
-    for name, words in (("tpot_s", "per token"), ("ttft_s", "first token")):
+def load(o: Observation) -> Iterator[str]:
+    """What the last interval carried."""
+    if o.effective_batch is not None:
+        yield f"batch {o.effective_batch:.3g}"
+    if o.waiting is not None:
+        yield f"waiting {o.waiting:.3g}"
+    if o.output_tokens_per_s is not None:
+        yield f"{format_count(o.output_tokens_per_s)} tokens/s"
+    if o.kv_use_share is not None:
+        yield f"KV {format_share(o.kv_use_share)}"
+
+
+def times(o: Observation) -> Iterator[str]:
+    """Its mean times."""
+    for name, words in (("tpot_s", "per token"), ("itl_s", "step"), ("ttft_s", "first token")):
         mean = o.mean_s(name)
         if mean is not None:
             yield f"{words} {format_seconds(mean)}"
-    if o.kv_use_share is not None:
-        yield f"KV {format_share(o.kv_use_share)}"
 
 
 def curve(values: list[float], bars: str) -> str:

@@ -384,8 +384,9 @@ def test_lines_of_the_display() -> None:
     lines = list(page.lines(130.0))
     assert lines[0].startswith("30 s of 60 s: 4 looks, 1 failed")
     assert lines[1] == "the last look failed: no answer"
-    assert lines[2] == "batch 4; waiting 0.5; 10 tokens/s; per token 25.0 ms"
-    assert lines[3].startswith("batch ")
+    assert lines[2] == "batch 4; waiting 0.5; 10 tokens/s"
+    assert lines[3] == "per token 25.0 ms"
+    assert lines[4].startswith("batch ")
     assert curve([0.0, 0.0], "_#") == "__"
 
 

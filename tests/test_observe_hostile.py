@@ -415,6 +415,18 @@ def test_files_that_are_none_of_the_forms(capsys: Capture, tmp_path: Path) -> No
         refused(capsys, words, str(path))
 
 
+def test_lines_that_are_left_out_are_said(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"what is this\n" + LATER + b"vllm:generation_tokens_total 12")
+    assert run(["observe", str(path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 line of the text could not be read" in printed
+    assert "the last line of the text has no end and was left out" in printed
+    with serving(Replay({"/metrics": [b"what is this\n" + LATER]})) as url:
+        assert run(["observe", url, *ONCE]) == 0
+    assert "1 line of the text could not be read" in " ".join(capsys.readouterr().out.split())
+
+
 def test_files_that_are_no_files(capsys: Capture, tmp_path: Path) -> None:
     refused(capsys, "cannot be opened", str(tmp_path / "none.txt"))
     refused(capsys, "is a (folder|directory), not a regular file", str(tmp_path))
