@@ -92,7 +92,8 @@ def same_kind(measured: Device, device: Accelerator) -> bool:
     """Whether a record of one device says something about another; of hardware nobody listed it says what it can."""
     listed = measured.accelerator is not None and base_id(measured.accelerator) == base_id(device.id)
     if device.processor:
-        return measured.kind == "cpu" and (listed or measured.name == device.name)
+        described = device.vendor == "custom" and measured.accelerator is None
+        return measured.kind == "cpu" and (listed or described or measured.name == device.name)
     return measured.accelerator is None if device.vendor == "custom" else listed
 
 

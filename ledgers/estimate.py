@@ -46,6 +46,7 @@ class Estimate:
     bound          the largest of weights, kv, compute, overhead and prefill
     source         the constants and their errors
     extrapolated   where the scenario lies outside the measurements: there the interval is not measured
+    assumed        about the load, where times depend on it
     """
 
     terms: tuple[Term, ...]
@@ -60,6 +61,7 @@ class Estimate:
     bound: Bound
     source: str
     extrapolated: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,15 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
     constants = clock.constants
     terms_s, tpot_s, ttft_s = times.terms_s, times.tpot_s, times.ttft_s
     band, first = band_of(constants, s.sharing_batch), first_token_of(constants)
+    first_low, first_high, assumed = first.low, first.high, []
+    if constants.of_device and s.batch_per_replica > 1:
+        from infopt.ledgers.prompt_wave import WAVE_HIGH, WAVE_LOW  # only with a calibration
+
+        first_low, first_high = first_low * WAVE_LOW, first_high * WAVE_HIGH
+        assumed.append(
+            f"{s.batch_per_replica} requests are taken to start together: one prompt alone, then the others in steps "
+            f"of at most {s.max_num_batched_tokens} tokens"
+        )
     by_bound: dict[Bound, float] = {}
     for name, value in terms_s.items():
         by_bound[BOUND_OF[name]] = by_bound.get(BOUND_OF[name], 0.0) + value
@@ -195,13 +206,14 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
         tpot_low_s=max(tpot_s * band.low, bandwidth.step_floor_s),
         tpot_high_s=tpot_s * band.high,
         ttft_s=ttft_s,
-        ttft_low_s=ttft_s * first.low,
-        ttft_high_s=ttft_s * first.high,
+        ttft_low_s=ttft_s * first_low,
+        ttft_high_s=ttft_s * first_high,
         output_tokens_per_s=times.output_tokens_per_s,
         prompt_work_s=prompt_time_s(s, clock),
         bound=max(by_bound, key=lambda name: by_bound[name]),
         source=constants.source,
         extrapolated=tuple(extrapolations(s, constants)),
+        assumed=tuple(assumed),
     )
 
 

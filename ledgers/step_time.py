@@ -1,7 +1,7 @@
 """How long a decode step takes on a serving engine: bytes, a fixed cost per kernel, and other requests' work.
 
     step  = X r_x r(B) + K r_k + N c + D r_d + c_e L_m hit / shards + B c_r
-    stall = (B - 1) (S1 r_p + T c_t) / OSL
+    stall = (B - 1) (S1 r_p + T c_t) / OSL        by a device's own steps: those that start together (prompt_wave.py)
     TPOT  = step + stall
 X  bytes read over bandwidth, weights with the expected distinct experts plus KV;  K  its KV part
 r  time of the weights of a step of B tokens over that of one, where a device's own curve was measured, else 1
@@ -30,6 +30,7 @@ from infopt.profiles.step_constants import FirstToken, StepConstants, kernels_pe
 
 # Weights of fewer bits are unpacked before they are multiplied.
 FULL_PRECISION_BITS = 16
+ANY_PEAK = 1e12  # FLOP/s, where the dense peak of a device with steps of its own is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class StepShape:
     weight_ratio     seconds a weight byte takes over those of its bandwidth
     head_ratio       the same for a cached byte that every query head reads for itself, 0 with flash attention
     links_s          collectives and hops of one step
+    batched_tokens   most tokens of one step
     """
 
     model: ModelProfile
@@ -65,6 +67,7 @@ class StepShape:
     weight_ratio: float
     head_ratio: float
     links_s: float
+    batched_tokens: int
 
 
 def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
@@ -76,7 +79,9 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
     if constants.prompt_by_cycles:
         peak = peak16 = multiprocessor_cycles_per_s(s.accelerator)
     if constants.of_device:
-        peak16 = peak16 or peak  # a processor that was measured in 32 bit multiplies attention in 32 bit too
+        # Peaks cancel out of what was measured here; in 32 bit a processor multiplies attention in 32 bit too.
+        peak = peak or ANY_PEAK
+        peak16 = peak16 or peak
     if not peak or not peak16:
         return None
     mixtures = [run for run in s.model.groups if run.feed_forward.experts]
@@ -101,6 +106,7 @@ def step_shape(s: Scenario, constants: StepConstants) -> StepShape | None:
         weight_ratio=_weight_ratio(s, constants),
         head_ratio=_head_ratio(s, constants),
         links_s=_links_s(s, constants),
+        batched_tokens=s.max_num_batched_tokens,
     )
 
 
@@ -187,7 +193,6 @@ def step_terms_s(
     weights = sum(stage.weight_bytes(batch) for stage in shape.stages) / bandwidth
     kv = sum(stage.kv_bytes(per_replica, context_tokens) for stage in shape.stages) / bandwidth
     products = batch * shape.decode_flop_per_token / shape.flop_per_s / shape.devices
-    others = (batch - 1) / output_tokens
     terms = {
         "weights": shape.weight_ratio * weights_at(c, weights, per_replica),
         "kv": (c.traffic_ratio + c.kv_extra_ratio) * kv,
@@ -198,6 +203,7 @@ def step_terms_s(
     if c.request_s:
         terms["requests"] = c.request_s * per_replica
     if with_stall and (c.prefill_ratio or c.prefill_token_s):
+        others = prompts_between(shape, c, batch, input_tokens - cached_tokens, output_tokens)
         terms["prefill stall"] = others * prompt_work_s(shape, c, input_tokens, cached_tokens)
     if shape.experts and c.expert_s:
         hit = distinct_experts(shape.experts, shape.experts_per_token, batch)
@@ -207,6 +213,15 @@ def step_terms_s(
     if shape.links_s:
         terms["links"] = shape.links_s + 0.0 * batch
     return terms
+
+
+def prompts_between(shape: StepShape, c: StepConstants, batch: Any, prompt_tokens: Any, output_tokens: Any) -> Any:
+    """Prompts of others that one output token waits for on average."""
+    if not c.of_device:
+        return (batch - 1) / output_tokens
+    from infopt.ledgers.prompt_wave import mean_stall  # only with a calibration
+
+    return mean_stall(batch, prompt_tokens, output_tokens, shape.batched_tokens)
 
 
 def weights_at(c: StepConstants, weights_s: Any, tokens: Any) -> Any:
@@ -228,6 +243,10 @@ def first_token_s(
     fill = 1.0 if f.chunk_tokens is None else prompt_fill_ratio(shape, f.chunk_tokens, input_tokens)
     prompt_s = fill * (f.prefill_ratio * linear + attention_ratio * attention)
     own = f.steps * tpot_s + shape.kernels * f.kernel_s + prompt_s + f.token_s * work
+    if c.of_device:
+        from infopt.ledgers.prompt_wave import mean_wait  # only with a calibration
+
+        return own * mean_wait(batch, input_tokens, shape.batched_tokens)
     return own + (batch - 1) * (f.queue_ratio * (linear + attention) + f.queue_token_s * work)
 
 

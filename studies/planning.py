@@ -112,7 +112,8 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
     compute = compute_ledger(s, bandwidth)
     measured = own_constants(s, request)
     expected = estimate(s, memory, bandwidth, measured)
-    told = (Caveat("calibration", f"estimate calibrated by {measured.source}"),) if measured else ()
+    told = [Caveat("calibration", f"estimate calibrated by {measured.source}")] if measured else []
+    told += [Caveat("load", text) for text in (expected.assumed if isinstance(expected, Estimate) else ())]
     remedies = tuple(_remedies(built, hardware, request, memory)) if explain_fit and memory.fits is not True else ()
     return Plan(
         scenario=s,

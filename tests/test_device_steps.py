@@ -11,7 +11,8 @@ from scenarios import DENSE, MIXTURE, attention, device, model, scenario
 from infopt.boundaries.steps import steps_of
 from infopt.hardware.calibration import Step
 from infopt.ledgers.bandwidth import bandwidth_ledger
-from infopt.ledgers.device_steps import curve_at, device_constants, fit_steps
+from infopt.ledgers.device_fit import curve_at, fit_steps
+from infopt.ledgers.device_steps import device_constants
 from infopt.ledgers.estimate import NoEstimate, band_of, estimate, step_clock
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.step_time import first_token_s, step_shape, step_terms_s
@@ -191,9 +192,23 @@ def test_a_cache_whose_cost_was_not_told_apart_may_take_longer():
     cost = (8e-6, 1e-12, 1e-12, float)
     one_context = on(step(SMALL, cost=cost), step(LARGE, cost=cost))
     two = on(*(step(p, cost=cost, context=c) for p in (SMALL, LARGE) for c in (256, 65536)))
-    low, high = interval(MIDDLE, one_context)
-    assert low == 0.85
-    assert high > interval(MIDDLE, two)[1] == pytest.approx(1.15)
+    assert interval(MIDDLE, one_context) == interval(MIDDLE, two) == pytest.approx((0.85, 1.15))  # as was measured
+
+    def longer(accelerator):
+        return band_of(device_constants(scenario(MIDDLE, accelerator, context_tokens=512)), 1)
+
+    assert longer(one_context).low > 0.8
+    assert longer(one_context).high > longer(two).high == pytest.approx(1.15)
+
+
+def test_batches_between_two_that_were_measured_are_less_certain():
+    cost = (8e-6, 1e-12, 1e-12, float)
+    points = [step(p, cost=cost, context=c) for p in (SMALL, LARGE) for c in (256, 32768)]
+    points += [step(p, cost=cost, batch=n) for p in (SMALL, LARGE) for n in (4, 16)]
+    widths = {n: interval(LARGE, on(*points), batch=n)[1] for n in (1, 2, 3, 4, 8, 16, 32)}
+    assert widths[1] == widths[4] == widths[16] == 1.15
+    assert widths[2] == widths[3] == widths[8] == pytest.approx(1.225)
+    assert widths[32] == pytest.approx(1.3)
 
 
 def test_a_long_context_widens_it_by_the_share_of_kv():

@@ -1,0 +1,39 @@
+"""Requests that start together: how long prompts wait for each other, and how long they stop each other's answers.
+
+    first    one prompt is computed alone: the others come while it runs
+    then     n = B - 1 share steps of at most T tokens, m = max(1, T / p) prompts each, in J = ceil(n / m) steps
+    wait     [1 + sum_{j<J} m (1 + j m) + (n - (J - 1) m)(1 + n)] / B       mean prompts until a first token
+    stall    (B - wait) / (o - 1)                    mean prompts of others for each further token of an answer
+B sequences, p tokens of a prompt, o of an answer, T max_num_batched_tokens; in units of one prompt's own time, so that
+with B <= 1 + T / p the wait is [1 + (B - 1) B] / B. All B prompts are done after B of these, whoever waits: what is not
+waited before the first token stops an answer after it. A closed loop whose requests are equally long stays in step like
+this; where requests come apart, first tokens come earlier and answers are stopped (B - 1) / o prompts a token instead.
+Ignored: prompts cut between two steps, and that kernels of one step are launched once for all its prompts.
+Source: derived from vLLM v1/core/sched/scheduler.py; held against measured loads in tests/test_prompt_wave.py.
+"""
+
+from typing import Any
+
+from infopt.ledgers.arrays import ceil_div, larger
+
+# Not all start at once: part of the range of a first token beside that of the fit, so that high / low stays below 3.
+WAVE_LOW, WAVE_HIGH = 0.75, 1.3
+
+
+def mean_wait(sequences: Any, prompt_tokens: Any, batched_tokens: Any) -> Any:
+    """Mean time to a first token over the time of one prompt; numbers or arrays.
+
+    >>> mean_wait(1, 256, 2048), mean_wait(4, 256, 2048), mean_wait(3, 5000, 2048)
+    (1.0, 3.25, 2.0)
+    """
+    others = larger(sequences, 1) - 1
+    shared = larger(1.0, batched_tokens / larger(prompt_tokens, 1))
+    before = larger(ceil_div(others, shared), 1) - 1
+    whole = shared * before + shared**2 * before * (before + 1) / 2
+    return (1 + whole + (others - before * shared) * (1 + others)) / larger(sequences, 1)
+
+
+def mean_stall(sequences: Any, prompt_tokens: Any, output_tokens: Any, batched_tokens: Any) -> Any:
+    """Mean prompts of others that a token after the first waits for; numbers or arrays."""
+    waited = mean_wait(sequences, prompt_tokens, batched_tokens)
+    return (larger(sequences, 1) - waited) / larger(output_tokens - 1, 1)
