@@ -80,10 +80,10 @@ class Load:
         """Their median, which holds no prefill of others while those are the fewer steps."""
         return statistics.median(self.steps_s())
 
-    def spread(self) -> float:
-        """(90th - 10th percentile) / median of the steps: how quiet the machine was."""
+    def tail_ratio(self) -> float:
+        """90th percentile of the steps over their median: how quiet the machine was."""
         steps = self.steps_s()
-        return (steps[len(steps) * 9 // 10] - steps[len(steps) // 10]) / statistics.median(steps)
+        return steps[len(steps) * 9 // 10] / statistics.median(steps)
 
     def tokens(self) -> int:
         return sum(a.tokens for a in self.answers)
@@ -122,13 +122,9 @@ class Load:
 def _milliseconds(name: str, values_s: Sequence[float]) -> dict[str, float]:
     """Mean and percentiles of times, by vLLM's names."""
     ordered = sorted(values_s)
-    last = len(ordered) - 1
-    found = {
-        "median": statistics.median(ordered),
-        "p90": ordered[round(0.9 * last)],
-        "p99": ordered[round(0.99 * last)],
-    }
-    return {f"{key}_{name}_ms": 1e3 * value for key, value in {"mean": statistics.fmean(ordered), **found}.items()}
+    found = {"mean": statistics.fmean(ordered), "median": statistics.median(ordered)}
+    found |= {f"p{share}": ordered[round(share / 100 * (len(ordered) - 1))] for share in (90, 99)}
+    return {f"{key}_{name}_ms": 1e3 * value for key, value in found.items()}
 
 
 def run_load(port: int, model: str, prompts: Sequence[Sequence[int]], concurrency: int, tokens: int) -> Load:

@@ -21,7 +21,7 @@ def planned(
     command: Sequence[object] = ("plan",),
     more: Sequence[object] = (),
     hardware: Sequence[object] = ("--hw", MACHINE),
-    status: int = 0,
+    status: int | None = 0,
 ) -> dict[str, Any]:
     """A plan, or another command with its options, of one server."""
     config = CONFIGS[name]

@@ -1,11 +1,12 @@
 """The servers of a run: what each is started with, and the scenario `infopt plan` is given for it."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.engine.server import Setup
 
-SEQUENCES = 16  # most that run at once
+SEQUENCES = 16
 MIB = 2**20
 
 
@@ -15,7 +16,7 @@ class Config:
 
     shape         of the model, in geometries.yaml
     pool_bytes    of the cache, of each rank; None: the engine takes its share of all memory
-    context       longest, tokens
+    context       longest, tokens;  sequences  most that run at once
     dtype, kv     None: as the model is stored
     options       of the engine beside these;  environment  too
     plan          options of `infopt plan` beside model, hardware, context and pool
@@ -27,6 +28,7 @@ class Config:
     dtype: str | None = None
     kv: str | None = None
     tp: int = 1
+    sequences: int = SEQUENCES
     prefix_caching: bool = False
     goal: str = "serves"
     options: tuple[str, ...] = ()
@@ -42,7 +44,10 @@ class Config:
         return given + ([] if self.tp == 1 else ["--tp", str(self.tp)])
 
 
-NGRAM = '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":4,"prompt_lookup_min":2}'
+DRAFTED = 4
+NGRAM = json.dumps(
+    {"method": "ngram", "num_speculative_tokens": DRAFTED, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+)
 # One rank to a core, for there is one memory node.
 TWO_RANKS = {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}
 CONFIGS = {
@@ -57,11 +62,11 @@ CONFIGS = {
         "real", pool_bytes=None, options=("--gpu-memory-utilization", "1.0"), goal="refuses", plan=("--util", "1.0")
     ),
     # Timed.
-    "real": Config("real", prefix_caching=True),
+    "real": Config("real", pool_bytes=1024 * MIB, context=1024, sequences=40, prefix_caching=True),
     "ngram": Config("real", options=("--speculative-config", NGRAM)),
-    "half": Config("half"),
-    "one": Config("one"),
-    "own": Config("own"),
+    "half": Config("half", context=512),
+    "one": Config("one", context=512),
+    "own": Config("own", context=512),
 }
 FIRST_WAVE = ("small", "fp8", "f32", "tp2", "too-long", "block-16", "too-full")
 SECOND_WAVE = ("real", "one", "half", "own", "ngram")
@@ -71,7 +76,7 @@ POOLS = ("small", "fp8", "f32", "tp2", *SECOND_WAVE)
 def setup_of(name: str, models: dict[str, Path]) -> Setup:
     """How the engine is started."""
     config = CONFIGS[name]
-    given = ["--enforce-eager", "--max-model-len", str(config.context), "--max-num-seqs", str(SEQUENCES)]
+    given = ["--enforce-eager", "--max-model-len", str(config.context), "--max-num-seqs", str(config.sequences)]
     given += [] if config.shape == "real" else ["--load-format", "dummy"]
     given += [] if config.pool_bytes is None else ["--kv-cache-memory-bytes", str(config.pool_bytes)]
     given += [] if config.dtype is None else ["--dtype", config.dtype]
