@@ -291,7 +291,7 @@ def _notes(log: StartLog, hardware: HardwareChoice | None, sized: bool) -> Itera
     on_host = sum(rank.weights_bytes or 0.0 for rank in log.ranks if rank.host)
     if log.together and on_host and any(not rank.host for rank in log.ranks):
         yield f"{on_host / 2**30:.2f} GiB of the weights lie in memory of the host"
-    if log.together and len(log.devices) > 1:
+    if log.together and sum(not rank.host for rank in log.devices) > 1:  # buffers of a processor are one memory
         yield f"{len(log.devices)} devices hold the model together: figures are sums"
     if log.started is None and log.refusal is None:
         yield "the log ends before the engine serves"
