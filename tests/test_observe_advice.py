@@ -435,6 +435,27 @@ def test_quantization_has_its_gain_and_the_options_of_the_engine() -> None:
     assert "--kv-cache-dtype fp8_e4m3" in [change.setting.text for change in sglang.changes]
 
 
+def test_a_measured_point_holds_for_formats_whose_steps_were_not_measured() -> None:
+    """Weights of half the bits cannot make a step less than half as long, nor what is slow besides any shorter."""
+    o = observed(effective_batch=32.0, tpot_s=0.03, ttft_s=0.4)
+    for name in ("int8", "fp8"):
+        found = next(
+            one
+            for one in advised(o, "mixtral", "h100:4", load=Load(weight_format=name)).judged
+            if one.technique == "weight-quantization"
+        )
+        assert found.gain is not None
+        assert 1 < found.gain.value < 1.5
+
+
+def test_other_engines_name_the_model_and_their_configuration_file() -> None:
+    o = observed(effective_batch=64.0, tpot_s=0.025, engine="tensorrt-llm", version_guess=None)
+    found = advised(o, load=Load(weight_format="fp8"))
+    texts = {change.technique: change.setting.text for change in found.changes}
+    assert texts["weight-quantization"] == "serve CHECKPOINT-FP8 in place of meta-llama/Llama-3.1-8B"
+    assert texts["kv-quantization"] == "in the configuration file, kv_cache_config.dtype: fp8"
+
+
 def test_prefixes_that_are_known_to_be_shared_want_the_cache_on() -> None:
     o = observed(effective_batch=16.0, tpot_s=0.012, ttft_s=6.0, prefix_caching=False)
     found = advised(o, load=Load(prefix=Prefix(shared_tokens=1600)))
