@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Stored:
     """A calibration record of a device, as `hardware show` lists it.
 
-    holds      how many figures of each kind there are: "bandwidth 6", "steps 24", "drafts 9"
+    holds      how many figures of each kind there are: "bandwidth 6", "steps 24", "drafts 9", "memory 4"
     contended  how many of them are not used, because others were on the machine
     complete   False where the last run was interrupted
     problem    why it cannot be used: outdated, edited; the rest is empty then
@@ -85,7 +85,7 @@ def stored(device: Accelerator) -> Iterator[Stored]:
 
 def _stored(path: Path, record: "Calibration") -> Stored:
     counts: Counter[str] = Counter(m.probe for m in record.measurements)
-    counts |= Counter({"steps": len(record.steps), "drafts": len(record.acceptance)})
+    counts |= Counter({"steps": len(record.steps), "drafts": len(record.acceptance), "memory": len(record.memory)})
     contended = [f.contended for group in (record.measurements, record.steps, record.acceptance) for f in group]
     return Stored(
         file=str(path),

@@ -87,6 +87,11 @@ class LogLines(Record):
     refusals: list[RefusalLine] = Field([])
     notes: list[NoteLine] = Field([])
 
+    @property
+    def texts(self) -> set[str]:
+        """Everything a line is found by."""
+        return {line.find for group in (self.lines, self.option_lines, self.refusals, self.notes) for line in group}
+
 
 @cache
 def log_lines_of(engine: str) -> LogLines:

@@ -246,8 +246,21 @@ def _shown(line: str) -> str:
 
 
 def read_all(readers: Iterable[Reader], lines: Iterable[str]) -> None:
-    """Every reader reads every line."""
-    readers = list(readers)
-    for line in lines:
-        for reader in readers:
-            reader.read(line)
+    """Every reader reads the lines that hold a text it knows; the rest, requests mostly, is never looked at."""
+    text = "\n".join(lines)
+    for reader in readers:
+        for start in sorted(_lines_with(text, reader.lines.texts)):
+            end = text.find("\n", start)
+            reader.read(text[start : end if end >= 0 else len(text)])
+
+
+def _lines_with(text: str, needles: Iterable[str]) -> set[int]:
+    """Where lines begin that hold any of the texts."""
+    found: set[int] = set()
+    for needle in needles:
+        at = text.find(needle)
+        while at >= 0:
+            found.add(text.rfind("\n", 0, at) + 1)
+            end = text.find("\n", at)
+            at = text.find(needle, end) if end >= 0 else -1
+    return found

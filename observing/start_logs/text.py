@@ -17,7 +17,7 @@ MAX_LINE_CHARS = 32_768
 # A text has next to no NUL bytes; an archive or a core file has many.
 MAX_NUL_SHARE = 0.001
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,40}[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 _JSON_TEXTS = ("log", "message", "msg", "body", "textPayload", "event")
 
 
@@ -54,18 +54,19 @@ def _decoded(data: bytes, path: Path) -> str:
 
 def log_lines(text: str) -> Iterator[str]:
     """Lines without colours and control characters; of a JSON line what was logged; each at most MAX_LINE_CHARS."""
-    for raw in re.split(r"[\r\n]+", text):
+    for raw in _clean(text).split("\n"):
         line = raw[:MAX_LINE_CHARS]
         if line.startswith("{"):
-            yield from (_clean(part) for part in _logged(line).splitlines())
+            yield from _clean(_logged(line)).split("\n")
         elif line:
-            yield _clean(line)
+            yield line
 
 
-def _clean(line: str) -> str:
-    if "\x1b" in line:
-        line = _COLOURS.sub("", line)
-    return _CONTROL.sub(" ", line)
+def _clean(text: str) -> str:
+    """Without colours and control characters; a progress bar's returns end lines."""
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
+    return _CONTROL.sub(" ", text.replace("\r", "\n"))
 
 
 def _logged(line: str) -> str:
