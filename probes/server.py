@@ -14,8 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -99,17 +98,26 @@ class _Deadline:
 class _Plain(http.client.HTTPConnection):
     """A connection that a deadline can cut, from its first byte on."""
 
-    def __init__(self, deadline: _Deadline, host: str, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._deadline = deadline
+    deadline: _Deadline
 
     def connect(self) -> None:
         super().connect()
-        self._deadline.watch(self.sock)
+        self.deadline.watch(self.sock)
 
 
 class _Secure(http.client.HTTPSConnection, _Plain):
     """The same under TLS, whose greeting counts too: HTTPSConnection connects as _Plain does, then encrypts."""
+
+
+def _cut_by(deadline: _Deadline, kind: type[_Plain]) -> Callable[..., _Plain]:
+    """What makes connections that end at the deadline."""
+
+    def connection(host: str, **options: Any) -> _Plain:
+        made = kind(host, **options)
+        made.deadline = deadline
+        return made
+
+    return connection
 
 
 class _Http(urllib.request.HTTPHandler):
@@ -118,7 +126,7 @@ class _Http(urllib.request.HTTPHandler):
         self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Plain, self._deadline), req)
+        return self.do_open(_cut_by(self._deadline, _Plain), req)
 
 
 class _Https(urllib.request.HTTPSHandler):
@@ -127,7 +135,7 @@ class _Https(urllib.request.HTTPSHandler):
         self._deadline = deadline
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Secure, self._deadline), req)
+        return self.do_open(_cut_by(self._deadline, _Secure), req)
 
 
 class Server:

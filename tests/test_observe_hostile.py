@@ -4,7 +4,10 @@ import gzip
 import itertools
 import os
 import re
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -24,8 +27,9 @@ from infopt.observing.windows import Snapshot
 from infopt.probes import server as http_server
 from infopt.probes.metrics_text import MAX_SERIES, Metrics
 
-ONCE = ("--duration", "0s", "--timeout", "400ms")
-QUICK = ("--interval", "100ms", "--duration", "300ms", "--timeout", "400ms")
+ONCE = ("--duration", "0s")
+SOON = (*ONCE, "--timeout", "400ms")  # for servers that never answer
+QUICK = ("--interval", "100ms", "--duration", "300ms")
 KEY = "sk-not-to-be-seen-0123456789"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 TEXT = text_of("vllm_0.32_before")
@@ -34,7 +38,7 @@ LATER = text_of("vllm_0.32_after")
 Capture = pytest.CaptureFixture[str]
 
 
-def refused(capsys: Capture, words: str, *arguments: str, within_s: float = 5.0, status: int = 2) -> str:
+def refused(capsys: Capture, words: str, *arguments: str, within_s: float = 30.0, status: int = 2) -> str:
     """The one line that is said, in time, with nothing on stdout."""
     begun = time.monotonic()
     assert run(["observe", *arguments]) == status
@@ -67,7 +71,7 @@ def test_an_endpoint_that_hangs(capsys: Capture) -> None:
         over.wait()
 
     with connected(hang) as url:
-        refused(capsys, r"/metrics: no answer: nothing for 0.4 s", url, *ONCE, within_s=2)
+        refused(capsys, r"/metrics: no answer: nothing for 0.4 s", url, *SOON, within_s=10)
 
 
 @pytest.mark.parametrize("first", [b"", HEAD + b"Content-Length: 1000\r\n\r\n"], ids=["its head", "its body"])
@@ -83,7 +87,45 @@ def test_an_endpoint_that_trickles(first: bytes, capsys: Capture) -> None:
                 return
 
     with connected(trickle) as url:
-        refused(capsys, r"/metrics: the answer took more than 0.4 s", url, *ONCE, within_s=2)
+        refused(capsys, r"/metrics: the answer took more than 0.4 s", url, *SOON, within_s=10)
+
+
+def test_a_greeting_that_trickles(capsys: Capture) -> None:
+    """Under TLS time counts from the first byte, too; who speaks no TLS is told apart."""
+
+    def trickle(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(b"\x16\x03\x03\x3f\xff")  # the head of a record that never comes
+        while not over.wait(0.05):
+            connection.sendall(b"\x02")
+
+    with connected(trickle) as url:
+        refused(
+            capsys, r"/metrics: the answer took more than 0.4 s", url.replace("http:", "https:"), *SOON, within_s=10
+        )
+    with serving(Replay({"/metrics": [TEXT]})) as url:
+        refused(capsys, r"/metrics: no answer: ", url.replace("http:", "https:"), *SOON, within_s=10)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_a_server_under_tls(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose certificate is trusted it is read; else it is refused."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*made.split(), "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def answer(connection: socket.socket, over: threading.Event) -> None:
+        with context.wrap_socket(connection, server_side=True) as secure:
+            body = LATER if b"/metrics" in request_of(secure) else b"[]"
+            secure.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    with connected(answer) as url:
+        address = url.replace("http:", "https:")
+        refused(capsys, r"/metrics: no answer: .*[Cc]ertificate", address, "--duration", "0s")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert run(["observe", address, "--duration", "0s"]) == 0
+        assert address in capsys.readouterr().out.replace("\n", "")
 
 
 def test_a_refusal_that_trickles(capsys: Capture) -> None:
@@ -94,12 +136,11 @@ def test_a_refusal_that_trickles(capsys: Capture) -> None:
             connection.sendall(b"n")
 
     with connected(trickle) as url:
-        refused(capsys, r"401: set INFOPT_API_KEY", url, *ONCE, within_s=2)
+        refused(capsys, r"401: set INFOPT_API_KEY", url, *SOON, within_s=10)
 
 
 def test_a_port_where_nothing_listens(capsys: Capture) -> None:
     refused(capsys, r"Connection refused; is the server running there\?", "http://127.0.0.1:9", *ONCE)
-    refused(capsys, r"no answer: ", "http://no-such-host.invalid", *ONCE, within_s=60)
 
 
 # Size.
@@ -304,7 +345,7 @@ def test_a_look_that_fails_is_noted(capsys: Capture) -> None:
 
     with serving(Replay({"/metrics": now_and_then})) as url:
         assert run(["observe", url, *QUICK, "--json"]) == 0
-    assert "1 of 4 looks failed, the last one" in capsys.readouterr().out
+    assert re.search(r"1 of \d looks failed, the last one", capsys.readouterr().out)
 
 
 def test_a_server_that_dies(capsys: Capture) -> None:
@@ -322,7 +363,7 @@ def test_a_server_that_dies(capsys: Capture) -> None:
     with serving(replay) as url:
         begun = time.monotonic()
         assert run(["observe", url, "--interval", "100ms", "--duration", "1min", "--json"]) == 4
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert replay.asked.count("/metrics") == 5
     printed = capsys.readouterr()
     assert '"kind": "window"' in printed.out
