@@ -10,6 +10,7 @@ from pathlib import Path
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice, MemoryNode
 from infopt.hardware.catalogue import load_accelerator
+from infopt.units import parse_bytes_per_s
 
 MACHINE_ID = "/etc/machine-id"
 USABLE_SHARE = 0.9  # as the catalogue's processors have it
@@ -199,5 +200,14 @@ def processor_choice() -> HardwareChoice:
         return choice
     raise InfoptError(
         f"--hw cpu: {choice.accelerator.name} is not in the catalogue; measure it with `infopt probe`, then give "
-        "--hw cpu --calibration auto, or describe it, --hw custom:24GB:20GB/s:cpu"
+        "--hw cpu --calibration auto, or say how fast its memory reads, --hw cpu:20GB/s"
     )
+
+
+def processor_at(rate: str) -> HardwareChoice:
+    """What `--hw cpu:20GB/s` names: this machine's processor, the user's figure as the bandwidth of its memory."""
+    choice = processor_to_calibrate()
+    device = choice.accelerator
+    data = {**device.data, "bandwidth_bytes_per_s": Datum("user", "given on the command line")}
+    bandwidth = parse_bytes_per_s(rate, "--hw cpu")
+    return replace(choice, accelerator=replace(device, bandwidth_bytes_per_s=bandwidth, data=data))

@@ -54,7 +54,8 @@ def resolve_hardware(text: str) -> HardwareChoice:
 
     Takes accelerator ids and names, vendor and Kubernetes product labels, MIG slices, cloud instance types,
     `custom:80GB:3.35TB/s[:989TFLOP/s]` and `auto` (what the drivers of this machine list), each with a count
-    before (`8xh100`, `2x rtx 4090`) or after (`h100:8`, `h100x8`); and `cpu`, this machine's processor.
+    before (`8xh100`, `2x rtx 4090`) or after (`h100:8`, `h100x8`); and `cpu`, this machine's processor, with the
+    bandwidth of its memory where nobody has listed it (`cpu:20GB/s`).
     Errors: `InfoptError` for an unknown name (the nearest listed), two kinds at once, or a count below 1.
     """
     cleaned = " ".join(text.split())
@@ -66,6 +67,10 @@ def resolve_hardware(text: str) -> HardwareChoice:
         from infopt.hardware.host import processor_choice
 
         return processor_choice()
+    if cleaned.lower().startswith("cpu:"):
+        from infopt.hardware.host import processor_at
+
+        return processor_at(cleaned.partition(":")[2].strip())
     choice = _whole(cleaned) or _counted(cleaned)
     if choice is None:
         _refuse_mixed(cleaned)

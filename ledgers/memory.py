@@ -92,8 +92,8 @@ def _stage_ledger(s: Scenario, stage: Sequence[LayerRun], index: int) -> MemoryL
     sequences = s.batch_per_replica
     reserved = sequences * page.request_bytes(s.context_tokens)
     state = sequences * part.cache.state_bytes if not page.kinds else 0.0
-    margin = _margin(s, by_name)
     kv = _exact("kv", reserved + state, _kv_formula(s, page, sequences), s.kv.source)
+    margin = _margin(s, by_name, kv.value)
     terms = (*part.terms, kv, _exact("margin", margin, _margin_formula(s), "budget rule of the engine"))
     used = sum(term.value for term in terms)
     whole = model_cache(s.model, s.kv)
@@ -138,12 +138,12 @@ def _as_stored(s: Scenario) -> bool:
     return s.weight_format == stored
 
 
-def _margin(s: Scenario, terms: dict[str, Term]) -> float:
+def _margin(s: Scenario, terms: dict[str, Term], kv_bytes: float) -> float:
     """Memory the budget rule keeps out of everybody's reach, beyond what lies outside the budget anyway."""
     capacity, u, engine = float(s.accelerator.usable_memory_bytes), s.utilization, s.engine
     single = engine.non_torch_bytes.single.value
     if s.kv_pool_bytes is not None:
-        return max(0.0, capacity - sum(term.value for term in terms.values()) - s.kv_pool_bytes)
+        return max(0.0, capacity - sum(term.value for term in terms.values()) - max(s.kv_pool_bytes, kv_bytes))
     if engine.budget == "share_of_total":
         outside = terms["engine"].value - single
         outside += 0.0 if engine.graphs_in_budget else terms["graphs"].value
@@ -181,6 +181,10 @@ def _caveats(s: Scenario, part: StageMemory, held: Room, margin_bytes: float) ->
     limit = s.model.max_position_tokens
     if limit and s.context_tokens > limit:
         yield Caveat("context", f"{s.context_tokens} tokens is more than the {limit} positions of the model")
+    node = s.accelerator.node
+    if s.engine.takes_all_memory and node is not None and node.ranks > 1:
+        nodes = f"this machine has {node.nodes}: name the processors of each rank, VLLM_CPU_OMP_THREADS_BIND=0|1"
+        yield Caveat("nodes", f"{engine} binds each rank to a memory node of its own, {nodes}")
     if not s.engine.known and part.logged is None:
         yield Caveat("engine", f"memory constants of {engine} are carried over from an older version")
 

@@ -129,14 +129,14 @@ def _room_words(plan: Plan) -> str:
 
 def _short_words(plan: Plan) -> str:
     m = plan.memory
-    short = m.used_bytes_per_gpu - m.capacity_bytes_per_gpu
-    if short > 0:
-        return f"{format_gib(short)} short{_where(plan)}"
+    if m.refusals:
+        return "; ".join(m.refusals)
     if m.is_pool_too_large:
         room = format_gib(max(0.0, m.kv_room_bytes))
         return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is more than the {room} beside the rest"
-    if m.refusals and m.kv_pool_bytes_per_gpu >= m.kv_bytes_per_gpu:
-        return f"{plan.scenario.engine.engine} refuses to start"
+    short = m.used_bytes_per_gpu - m.capacity_bytes_per_gpu
+    if short > 0:
+        return f"{format_gib(short)} short{_where(plan)}"
     return f"the KV pool of {format_gib(m.kv_pool_bytes_per_gpu)} is too small for {format_gib(m.kv_bytes_per_gpu)}"
 
 
@@ -355,5 +355,5 @@ def default_mark(plan: Plan, *ids: str) -> str:
 
 
 def page_caveats(plan: Plan) -> list[str]:
-    """What the reader must know; notes on where a device's figures disagree are left to --explain."""
-    return [caveat.text for caveat in plan.caveats if caveat.id != "hardware"]
+    """What the reader must know; the verdict has refusals, --explain the notes on where a device's figures disagree."""
+    return [caveat.text for caveat in plan.caveats if caveat.id not in ("hardware", "refused")]

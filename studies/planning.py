@@ -191,6 +191,11 @@ def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: 
         yield Remedy("context", f"context of at most {memory.max_context_tokens} tokens")
     if 0 < memory.max_sequences < s.batch_per_replica:
         yield Remedy("batch", f"at most {memory.max_sequences * s.dp} sequences at once")
+    need = memory.kv_bytes_per_gpu + memory.layout.null_blocks * memory.layout.block_bytes
+    if s.kv_pool_bytes is not None and s.kv_pool_bytes < need <= memory.kv_room_bytes:
+        yield Remedy("kv-pool", f"a KV pool of at least {need / 2**20:,.0f} MiB a device")
+    if memory.is_pool_too_large and need <= memory.kv_room_bytes:
+        yield Remedy("kv-pool", f"a KV pool of at most {memory.kv_room_bytes / 2**20:,.0f} MiB a device")
     for weights in ("fp8", "int4"):
         if _bits(s, weights) < WORTHWHILE_SHARE * _bits(s, None) and _fits(with_weights(built, weights).scenario):
             yield Remedy(
@@ -201,6 +206,8 @@ def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: 
         smaller = build(s.model, hardware, replace(request, kv="fp8", gpus=s.gpus, tp=s.tp))
         if _fits(smaller.scenario):
             yield Remedy("kv", "fp8 KV cache")
+    if s.accelerator.node is not None:
+        return  # this machine has one
     more = fewest_gpus(built, hardware, request, start=s.gpus + 1)
     if more is not None:
         yield Remedy("gpus", f"{more.scenario.gpus} devices (tp {more.scenario.tp}, pp {more.scenario.pp})")

@@ -6,7 +6,7 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import Accelerator, HardwareChoice
+from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.energy import Power
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
@@ -149,7 +149,8 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
     if request.kv_pool_bytes is not None and request.kv_pool_bytes < 1:
         raise InfoptError("--kv-pool 0: a pool must hold something; without --kv-pool the engine sizes it")
     if engine.takes_all_memory:
-        device = replace(device, usable_memory_bytes=_whole_memory_bytes(device))
+        data = {**device.data, "usable_memory_bytes": device.data.get("memory_bytes", Datum("user", "as given"))}
+        device = replace(device, usable_memory_bytes=_whole_memory_bytes(device), data=data)
     ranks = tp * request.pp if engine.limits_per_rank else 1
     scenario = Scenario(
         model=model,

@@ -16,6 +16,7 @@ from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.memory import memory_ledger
 from infopt.profiles.engines import load_engine_on_processor
 from infopt.profiles.resolve import resolve_model
+from infopt.reports.words import verdict_words
 from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Request
 from tests import scenarios as make
@@ -97,6 +98,31 @@ def test_ranks_on_one_node_take_their_share_each() -> None:
     assert planned("tinyllama", choice(node, gpus=1), tp=2, utilization=0.45).memory.refusals == ()
 
 
+def test_ranks_on_one_node_are_told_how_to_be_bound() -> None:
+    """vLLM 0.32: "Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers" unless bound by hand."""
+    one, two = (MemoryNode(24 * GIB, 23 * GIB, nodes) for nodes in (1, 2))
+    said, silent = (
+        [caveat.text for caveat in planned("tinyllama", choice(node, 1), tp=2, kv_pool_bytes=GIB).caveats]
+        for node in (one, two)
+    )
+    assert any("VLLM_CPU_OMP_THREADS_BIND" in text for text in said)
+    assert not any("VLLM_CPU_OMP_THREADS_BIND" in text for text in silent)
+
+
+def test_a_refused_plan_says_why_and_what_would_start() -> None:
+    found = planned(kv_pool_bytes=100_000_000, context_tokens=8192)
+    assert verdict_words(found) == found.memory.refusals[0]
+    assert {remedy.id: remedy.text for remedy in found.remedies}.items() >= {
+        "context": "context of at most 4096 tokens",
+        "kv-pool": "a KV pool of at least 183 MiB a device",
+    }.items()
+    assert planned(kv_pool_bytes=191_692_800, context_tokens=8192).fits is True  # 65 blocks
+    assert planned(kv_pool_bytes=191_692_799, context_tokens=8192).fits is False
+    large = planned(kv_pool_bytes=22 * GIB)
+    assert "more than the" in verdict_words(large)
+    assert [remedy.id for remedy in large.remedies if remedy.id == "kv-pool"] == ["kv-pool"]
+
+
 def test_a_block_that_has_no_kernel_is_refused() -> None:
     found = planned(kv_pool_bytes=GIB, block_tokens=16)
     assert found.fits is False
@@ -176,6 +202,16 @@ def test_without_nodes_all_memory_counts(nodes: Path) -> None:
     found = host.memory_node()
     assert (found.total_bytes, found.nodes) == (total, 1)
     assert abs(found.free_bytes - free) < GIB
+
+
+def test_this_machines_processor_at_a_bandwidth() -> None:
+    found = resolve_hardware("cpu:20GB/s")
+    assert found.gpus == 1
+    assert found.accelerator.bandwidth_bytes_per_s == 20e9
+    assert found.accelerator.node is not None
+    assert found.accelerator.node.free_bytes <= found.accelerator.node.total_bytes
+    with pytest.raises(InfoptError, match="--hw cpu"):
+        resolve_hardware("cpu:20")
 
 
 def test_custom_processors() -> None:
