@@ -82,6 +82,7 @@ class StartLogPage:
 
     scenario  what was planned, None where the model is not known: then only the log is shown
     memory    the blind ledger
+    version_known  the log or the user says which version it is
     rows      figures of both;  verdict  on a refusal, None where the engine started
     """
 
@@ -91,6 +92,7 @@ class StartLogPage:
     rows: tuple[LogRow, ...]
     verdict: Verdict | None
     notes: tuple[str, ...]
+    version_known: bool = False
 
 
 def start_log_page(
@@ -117,7 +119,7 @@ def start_log_page(
     told = verdict(log, built.scenario, blind, _of_refused_pool(log, model, choice, filled), sized)
     assumed = (caveat.text for caveat in built.assumptions if caveat.id in TOLD)
     notes = (*log.notes, *assumed, *_notes(log, hardware, sized))
-    return StartLogPage(log, built.scenario, blind, rows, told, notes)
+    return StartLogPage(log, built.scenario, blind, rows, told, notes, filled.engine_version is not None)
 
 
 def device_of(log: StartLog, hardware: HardwareChoice | None) -> tuple[HardwareChoice, bool]:
@@ -164,7 +166,7 @@ def request_of(log: StartLog, model: ModelProfile, request: Request) -> Request:
         changed["batch"] = max(request.batch, log.max_num_seqs or 1)
     if log.dtype and request.weights is None and model.quantization is None and not log.quantization:
         changed["weights"] = format_name(log.dtype, "weights") if log.dtype != model.compute_dtype else None
-    pool = log.kv_pool_bytes if log.processor else log.kv_given_bytes
+    pool = log.kv_pool_bytes if log.kv_given or log.kv_given_bytes is not None else None
     if pool and request.kv_pool_bytes is None:
         changed["kv_pool_bytes"] = round(pool)
     return replace(request, **changed)

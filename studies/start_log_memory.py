@@ -51,6 +51,11 @@ def calibrate_memory(page: StartLogPage, hardware: HardwareChoice | None, path: 
         raise InfoptError(f"--calibrate {path}: the model of {page.log.source} is not known; name it with --model")
     if hardware is None:
         raise InfoptError(f"--calibrate {path}: a record is of one device: name it with --hw")
+    if not page.version_known:
+        raise InfoptError(
+            f"--calibrate {path}: {page.log.source} does not say which version of {page.log.engine} it is of, and "
+            "constants are of a version: give --engine-version"
+        )
     terms = memory_terms(page.log, page.scenario)
     old = load_calibration(path) if path.exists() else None
     if old is not None and not same_kind(old.device, hardware.accelerator):
@@ -136,11 +141,13 @@ def _rest(log: StartLog, s: Scenario) -> Iterator[Figure]:
     total = log.worst("total_bytes")
     capacity = total if total is not None else float(s.accelerator.usable_memory_bytes)
     pool, free = log.worst("kv_pool_bytes"), log.worst("free_at_load_bytes")
-    if s.engine.budget == "share_of_total" and pool is not None and s.kv_pool_bytes is None:
+    peak = log.worst("rest_bytes")
+    if s.engine.budget == "share_of_total" and peak is not None and s.kv_pool_bytes is None:
+        yield Figure("rest", peak - weights, root(off**2 + ROUNDING_BYTES**2))
+    elif s.engine.budget == "share_of_total" and pool is not None and s.kv_pool_bytes is None:
         rest = s.utilization * capacity - weights - pool
         yield Figure("rest", rest, root(off**2 + ROUNDING_BYTES**2 + (s.utilization * ROUNDING_BYTES) ** 2))
     elif s.engine.budget == "share_after_load":
-        peak = log.worst("rest_bytes")
         used = peak if peak is not None else capacity - free if free is not None else None
         if used is not None:
             yield Figure("rest", used - weights, root(off**2 + 2 * ROUNDING_BYTES**2))

@@ -69,7 +69,10 @@ def _kv_too_small(refusal: Refusal, s: Scenario, blind: MemoryLedger, at_pool: M
 
 
 def _no_kv(refusal: Refusal, s: Scenario, blind: MemoryLedger, at_pool: MemoryLedger | None) -> Found:
-    """Nothing is left for the pool."""
+    """Nothing is left for the pool, or less is free than it is to take."""
+    if refusal.wanted_bytes is not None and refusal.free_bytes is not None:
+        text = f"the pool is to be {format_gib(refusal.wanted_bytes)}, {format_gib(refusal.free_bytes)} were free"
+        return refusal.wanted_bytes > refusal.free_bytes or refusal.wanted_bytes <= 0, text
     low, high = blind.kv_pool_low_bytes, blind.kv_pool_high_bytes
     text = f"a pool of {format_gib(blind.kv_pool_bytes_per_gpu)} ({format_gib(low)} to "
     text += f"{format_gib(high)}) is expected at utilization {s.utilization:g}"

@@ -525,10 +525,41 @@ def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
         calibrate_memory(start_log_page(log_of("vllm_v0"), None, None), h100, path)
     with pytest.raises(InfoptError, match="--hw"):
         calibrate_memory(page_of("vllm_v1_tp2", "llama-3.1-8b", None), None, path)
+    with pytest.raises(InfoptError, match="--engine-version"):
+        calibrate_memory(page_of("sglang_tp2", "qwen3-8b", "h100"), h100, path)
     wrong = resolve_hardware("h200")
     with pytest.raises(InfoptError, match="its device has 79"):
         calibrate_memory(page_of("vllm_v1_tp2", "llama-3.1-8b", "h200"), wrong, path)
     assert not path.exists()
+
+
+def test_a_processor_that_sized_its_pool_itself_is_learned() -> None:
+    """It prints all it uses beside the pool; one that was given its pool teaches nothing."""
+    text = (LOGS / "vllm_cpu.log").read_text()
+    auto = (
+        "Auto set (54.31/62.71) GiB for KV cache on node 0, with 57.69 GiB requested memory for the worker. "
+        "3.38 GiB memory was consumed by non-kv usages."
+    )
+    log = read_start_log(text.replace("Explicitly set (3.0/62.71) GiB for KV cache on node 0.", auto), "here")
+    page = start_log_page(log, resolve_model("qwen2.5-0.5b"), None)
+    assert page.scenario is not None
+    assert page.memory is not None
+    assert page.scenario.kv_pool_bytes is None
+    (term,) = memory_terms(log, page.scenario)
+    assert term.name == "rest"
+    assert term.value_bytes == pytest.approx(3.38 * GIB - page.memory.weights_bytes_per_gpu)
+    device = replace(page.scenario.accelerator, measured_memory=(term,))
+    learned = start_log_page(log, resolve_model("qwen2.5-0.5b"), HardwareChoice(device, None, "here"))
+    assert row(learned, "KV pool").difference == pytest.approx(0, abs=2e-4)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("number", [".", "1.2.3", "9" * 12, "0", "-.", "1e9"])
+def test_figures_that_are_no_numbers_are_no_figures(number: str) -> None:
+    for name in (*FIGURES, *REFUSALS):
+        text = next(LOGS.glob(f"{name}.*")).read_text(encoding="utf-8")
+        changed = re.sub(r"(?<=[ (=])\d+\.\d+(?=[ )]|GiB|x)", number, text)
+        log = read_start_log(changed, "here")
+        assert start_log_lines(start_log_page(log, None, None))
 
 
 # ---- real logs

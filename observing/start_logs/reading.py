@@ -99,7 +99,7 @@ class Reader:
         for name, text in groups.items():
             target, part, factor = _target(name)
             if target in RANK_FIELDS:
-                self._add((rank, target, part), float(text) * factor, known.keep)
+                self._add((rank, target, part), _number(text, float), factor, known.keep)
             else:
                 keep: Keep = "last" if known.keep == "sum" else known.keep
                 self._set(target, self.lines.values.get(text, text), keep)
@@ -108,12 +108,16 @@ class Reader:
         found = compiled(self.lines.rank).search(line) if self.lines.rank else None
         return found.group("rank").strip() if found else ""
 
-    def _add(self, key: tuple[str, str, str], value: float, keep: Keep) -> None:
+    def _add(self, key: tuple[str, str, str], value: float | None, factor: float, keep: Keep) -> None:
+        if value is None:  # digits and dots that are no number
+            return
         old = self.start.parts.get(key)
-        self.start.parts[key] = value if old is None else _kept(old, value, keep)
+        self.start.parts[key] = value * factor if old is None else _kept(old, value * factor, keep)
 
     def _set(self, name: str, value: Any, keep: Keep = "last") -> None:
         new = _typed(name, value)
+        if new is None:
+            return
         old = self.start.values.get(name)
         if old is not None and isinstance(new, int | float) and not isinstance(new, bool):
             new = _kept(old, new, keep)
@@ -230,7 +234,9 @@ def _refusal_figures(groups: Mapping[str, str | None]) -> dict[str, Any]:
             continue
         if name.endswith("_size"):
             stem = name.removesuffix("_size")
-            figures[f"{stem}_bytes"] = float(parse_bytes(f"{text} {groups[f'{stem}_unit']}"))
+            value = _number(text, float)
+            scale = float(parse_bytes(f"1 {groups[f'{stem}_unit']}"))
+            figures[f"{stem}_bytes"] = None if value is None else value * scale
             continue
         target, _, factor = _target(name)
         value = _typed(target, text)

@@ -92,7 +92,7 @@ class StartLog(Record):
                              are split over them), else each stands for itself
     context_tokens           longest context, as configured
     kv_pool_tokens, kv_blocks, block_tokens, max_concurrency  what the pool holds, of the engine
-    kv_given_bytes           pool as the user gave it, where it was not profiled
+    kv_given, kv_given_bytes  the user gave the pool: it was not profiled; how much, where its option is in the log
     utilization_share        of total (vLLM), static (SGLang) or of what is free (TensorRT-LLM)
     dtype, quantization, kv_format  as printed, None where the engine follows the model
     speculation, speculative_tokens  its method and drafted tokens
@@ -118,6 +118,7 @@ class StartLog(Record):
     kv_blocks: int | None = None
     block_tokens: int | None = None
     max_concurrency: float | None = None
+    kv_given: bool | None = None
     kv_given_bytes: float | None = None
     utilization_share: float | None = None
     max_num_seqs: int | None = None
