@@ -79,3 +79,31 @@ def test_requests_hidden_by_rounding_are_unknown() -> None:
     found = seen(text(0, 500_000, 0), text(102, 500_002, 50, 200))
     assert found.requests is None
     assert found.mean_s("tpot_s") == pytest.approx(0.020)
+
+
+def test_drafts_of_a_real_server() -> None:
+    """Build 11549 with n-grams of 4 tokens (ngram_simple), three answers of 60 tokens, each with 3 drafts of which 6 of
+    12 tokens were accepted: 59 tokens after the first in 53 steps, as many as it decoded besides the prompt."""
+    lines = (
+        "prompt_tokens_total 219",
+        "prompt_tokens_cached_total 0",
+        "tokens_predicted_total 180",
+        "tokens_predicted_seconds_total 11.5948",
+        "n_decode_total 162",
+        "spec_decode_num_draft_tokens_total 36",
+        "spec_decode_num_accepted_tokens_total 18",
+        "spec_decode_num_drafts_total 9",
+        "predicted_tokens_seconds 15.2655",
+        "requests_processing 0",
+        "n_busy_slots_per_decode 1",
+        *(f'spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}} {n}' for i, n in enumerate((6, 6, 3, 3))),
+    )
+    after = "\n".join(f"llamacpp:{line}" for line in lines)
+    before = Snapshot(parse_metrics(b"llamacpp:tokens_predicted_total 0", "text"), at_s=1.0)
+    found = seen(before, Snapshot(parse_metrics(after.encode(), "text"), at_s=12.0))
+    assert found.tokens_per_step == pytest.approx(59 / 53, rel=1e-4)
+    assert found.draft_share == pytest.approx(9 / (3 * 53), rel=1e-3)
+    assert found.drafted_tokens == 4
+    assert found.acceptance_per_position == pytest.approx((6 / 9, 6 / 9, 3 / 9, 3 / 9))
+    assert found.requests == 3
+    assert found.mean_s("tpot_s") == pytest.approx(11.5948 / 177, rel=1e-4)
