@@ -48,7 +48,9 @@ HELPS: dict[Short | None, tuple[Metric, ...]] = {
     "ttft": ("ttft", "throughput", "tpot", "itl", "cost"),
     None: ("tpot", "throughput", "ttft", "itl", "cost"),
 }
-QUANTIZED = {"kv-quantization": "kv-quantization", "weight-quantization": "weight-quantization"}
+QUANTIZED = ("kv-quantization", "weight-quantization")
+# What was switched on by somebody, and may be switched off again; of the rest `skip` means that it does not matter.
+CHOSEN = ("speculative", *QUANTIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Advice:
 
     short, why    what is short here, None where the observation does not show it
     changes       at most three, the best first
-    not_worth     in use, though less than a gain of 10 % comes of it here: what turning each off gains
+    not_worth     in use, though no gain comes of it here that could be told from none: what turning each off gains
     measure_next  what the metrics cannot tell, with the command that would
     judged        every technique, in the order of the registry
     remarks       what else the observation says
@@ -244,12 +246,7 @@ def _loses(t: Technique, context: Context, o: Observation, answer: Judgement) ->
     The time per token that was observed is a second witness: it settles an interval on both sides of 1, or objects.
     """
     gain, least = answer.gain, threshold("limited_ratio")
-    if (
-        t.id == "prefix-caching"
-        or gain is None
-        or answer.verdict != "skip"
-        or gain.metric not in ("tpot", "throughput")
-    ):
+    if t.id not in CHOSEN or gain is None or answer.verdict != "skip" or gain.metric != "tpot" or gain.value >= least:
         return None
     off = Gain(1 / gain.value, 1 / gain.high, 1 / gain.low, gain.metric)
     observed = observed_speedup(o, context.before(t.id)) if t.id == "speculative" else None
