@@ -117,7 +117,7 @@ class ScenarioOptions:
         typer.Option(
             "--hw",
             metavar="HARDWARE",
-            help="h100, h100:8, '2x rtx 4090', p5.48xlarge, custom:80GB:3.35TB/s; auto, cpu: this machine's.",
+            help="h100, h100:8, '2x rtx 4090', p5.48xlarge, custom:80GB:3.35TB/s; auto, cpu[:20GB/s]: this machine's.",
         ),
     ] = None
     gpus: Annotated[int | None, number("--gpus", "Devices in all.")] = None
