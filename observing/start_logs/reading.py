@@ -16,6 +16,7 @@ WHOLE = ("tp", "pp", "dp", "kv_blocks", "max_num_seqs", "workers")
 FLAGS = ("eager", "prefix_caching", "processor", "started")
 NO_VALUE = ("", "None", "auto", "null", "none")
 SHOWN_CHARS = 300
+LATER = "after the start:"
 # `'name': value` and `name=value`, values without brackets: lists and nested settings are no options of ours.
 _OPTION = re.compile(r"'?\b([a-z_]{2,40})'?(?:=|: )('[^']{0,300}'|\"[^\"]{0,300}\"|[^\s,'\"(){}\[\]]{1,120})")
 _ERROR = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception)\b: ")
@@ -136,7 +137,8 @@ class Reader:
                 continue
             self._matched(known.find)
             if self.start.values.get("started"):
-                self.start.notes.append(f"after the start: {_shown(line)}")
+                if not any(note.startswith(LATER) for note in self.start.notes):
+                    self.start.notes.append(f"{LATER} {_shown(line)}")
                 return
             figures = _refusal_figures({} if match is None else match.groupdict())
             self.start.refusal = Refusal(kind=known.kind, text=_shown(line), **figures)
