@@ -34,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first wave of servers is over when the second starts."""
+    items.sort(key=lambda item: "serving" in getattr(item, "fixturenames", ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The figures of the run, so that they can be quoted."""
     if _FIGURES.rows:

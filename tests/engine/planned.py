@@ -42,7 +42,7 @@ def check_pool(name: str, fleet: Fleet, infopt: Infopt, models: dict[str, Path],
         assert of_log == of_plan
 
 
-def figure_of(boundary: dict[str, Any], name: str) -> float:
-    """A figure of the one technique that was asked about."""
+def figure_of(boundary: dict[str, Any], name: str) -> float | None:
+    """A figure of the one technique that was asked about, None where there is none."""
     (technique,) = boundary["techniques"]
-    return float(next(figure["value"] for figure in technique["figures"] if figure["name"] == name))
+    return next((float(figure["value"]) for figure in technique["figures"] if figure["name"] == name), None)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,7 @@ def test_refusal_of_memory_that_is_not_free(starts: Fleet, models: dict[str, Pat
     assert refusal.free_bytes is not None
     assert memory_node().total_bytes == pytest.approx(refusal.total_bytes, abs=ROUNDED_BYTES)
     node = MemoryNode(round(refusal.total_bytes), round(refusal.free_bytes), 1)
-    hardware = resolve_hardware(MACHINE)
-    hardware = replace_node(hardware, node)
+    hardware = replace_node(resolve_hardware(MACHINE), node)
     found = plan(resolve_model(str(models["real"])), hardware, Request(context_tokens=2048, utilization=1.0))
     (text,) = found.memory.refusals
     figures.add("refusal", "too-full", "start_s", starts["too-full"].start_took_s, note=text)
@@ -68,8 +68,6 @@ def test_refusal_of_memory_that_is_not_free(starts: Fleet, models: dict[str, Pat
 
 def replace_node(hardware: Any, node: MemoryNode) -> Any:
     """The same machine, with the memory an engine saw."""
-    from dataclasses import replace
-
     return replace(hardware, gpus=1, accelerator=replace(hardware.accelerator, node=node))
 
 

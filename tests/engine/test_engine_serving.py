@@ -28,16 +28,13 @@ def test_pool_that_observe_reads(
 ) -> None:
     """One look at a live server: pool, blocks and concurrency are the planned ones."""
     with serving[name].running() as server:
-        seen = infopt("observe", server.url, "--duration", "0s", status=NOTHING_SERVED)
+        seen = infopt("observe", server.url, "--duration", "0s", status=None)  # 3 where nothing was served yet
     memory = planned(infopt, name, models)["memory"]
     assert (seen["engine"], seen["kv_pool_bytes"]) == ("vllm", CONFIGS[name].pool_bytes)
     assert seen["kv_pool_tokens"] == seen["blocks"] * seen["block_tokens"] == memory["kv_pool_tokens"]
     assert seen["max_concurrency"] == pytest.approx(memory["kv_pool_concurrency"], rel=1e-6)
     assert seen["prefix_caching"] is CONFIGS[name].prefix_caching
     figures.add("observe", name, "kv_pool_tokens", seen["kv_pool_tokens"], memory["kv_pool_tokens"])
-
-
-NOTHING_SERVED = 3
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +62,9 @@ def test_tokens_a_prompt_finds(
     shared, own = prefix
     cold, warm = (observed(run) for run in prefixes[prefix])
     length = shared + own
-    load = ["--isl", length, "--osl", OUTPUT, "--shared-prefix", shared, "--prefixes", 1]
-    predicted = figure_of(planned(infopt, "real", models, command=("boundary", "prefix"), more=load), "cached_tokens")
+    load = ["--isl", length, "--osl", OUTPUT, "--shared-prefix", shared, "--prefixes", 1, "--allow-undetermined"]
+    asked = planned(infopt, "real", models, command=("boundary", "prefix"), more=load)
+    predicted = figure_of(asked, "cached_tokens") or 0  # where no block is full there is no such figure
     found = round(warm["prefix_hit_share"] * length)
     figures.add("prefix", f"{shared}+{own}", "cached_tokens", found, predicted)
     assert cold["prefix_hit_share"] == 0
