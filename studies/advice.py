@@ -145,7 +145,7 @@ def advise(
             for id, answer in judged.items()
             if answer
         ),
-        remarks=(*unknown, *_remarks(context, o, versions[-1])),
+        remarks=(*unknown, *_little(judged, states), *_remarks(context, o, versions[-1])),
     )
 
 
@@ -320,6 +320,17 @@ def _with_flips(change: Change, context: Context) -> Change:
         return change
     technique = next(t for t in techniques() if t.id == change.technique)
     return replace(change, flips=bounded(technique, context.before(technique.id)).break_evens)
+
+
+def _little(judged: dict[str, Judgement | None], states: dict[str, bool | None]) -> Iterator[str]:
+    """What is in use and gains, but less than what is worth its cost."""
+    for id in CHOSEN:
+        answer = judged[id]
+        if answer is None or answer.gain is None or not states[id] or answer.verdict != "skip":
+            continue
+        if answer.gain.metric == "tpot" and answer.gain.value >= threshold("limited_ratio"):
+            worth = threshold("worth_ratio")
+            yield f"{id} is in use and gains {answer.gain.value:.2f}x here, less than the {worth:.2f}x that it is worth"
 
 
 def _remarks(context: Context, o: Observation, version: str) -> Iterator[str]:

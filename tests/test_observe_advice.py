@@ -488,6 +488,16 @@ def test_drafts_that_lose_are_turned_off() -> None:
     assert off.gain.value == pytest.approx(1 / verdict.gain.value)
 
 
+def test_a_small_gain_is_said_and_not_turned_off() -> None:
+    rates = {"tokens_per_step": 1.3, "acceptance_per_position": (0.45, 0.18, 0.05), "draft_share": 0.4}
+    found = advised(observed(effective_batch=8.0, tpot_s=0.0087, ttft_s=0.2, **rates))
+    gain = next(one.gain for one in found.judged if one.technique == "speculative")
+    assert gain is not None
+    assert 1.03 < gain.value < 1.1
+    assert "speculative" not in [change.technique for change in (*found.changes, *found.not_worth)]
+    assert any("speculative is in use and gains" in remark for remark in found.remarks)
+
+
 def test_two_witnesses_that_disagree_are_measured_not_followed() -> None:
     """By acceptance and steps drafts lose; by the time per token they gain: then nobody knows."""
     rates = {"tokens_per_step": 1.1, "acceptance_per_position": (0.2, 0.05, 0.01), "draft_share": 0.4}
