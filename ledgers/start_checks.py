@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 def refusals(s: Scenario, part: "StageMemory", pool_bytes: Any, longest_tokens: int) -> Iterator[str]:
     """Each reason in one sentence; none where nothing is known to stop the engine."""
+    yield from standing_refusals(s)
+    if s.kv_pool_bytes is not None:
+        yield from _too_long(s, part, pool_bytes, longest_tokens)
+
+
+def standing_refusals(s: Scenario) -> Iterator[str]:
+    """Reasons that hold for any batch and context."""
     multiple = s.engine.block_multiple_tokens
     if s.block_tokens % multiple:
         yield (
             f"{s.engine.engine} has no kernels for blocks of {s.block_tokens} tokens: a multiple of {multiple} is "
             f"needed, --block-size {multiple * max(1, round(s.block_tokens / multiple))}"
         )
-    if s.kv_pool_bytes is not None:
-        yield from _too_long(s, part, pool_bytes, longest_tokens)
-    elif s.engine.takes_all_memory and s.accelerator.node is not None:
+    if s.kv_pool_bytes is None and s.engine.takes_all_memory and s.accelerator.node is not None:
         yield from _too_full(s, s.accelerator.node)
 
 

@@ -20,6 +20,7 @@ from infopt.ledgers.estimate import Clock, NoEstimate, clock, expected_times
 from infopt.ledgers.memory import unknown_terms
 from infopt.ledgers.pool import StageMemory, room, stage_memory
 from infopt.ledgers.scenario import Scenario, stages
+from infopt.ledgers.start_checks import standing_refusals
 from infopt.ledgers.traffic import StageTraffic, traffic
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.resolve import resolve_model
@@ -169,13 +170,13 @@ def unknown(column: str, rows: int) -> Any:
 
 
 def _held(s: Scenario, part: StageMemory) -> dict[str, Any]:
-    held = room(s, part)
+    held, starts = room(s, part), not any(standing_refusals(s))
     return {
         "weights_bytes_per_gpu": part.term("weights").value,
         "kv_bytes_per_token_per_gpu": part.cache.full_bytes_per_token,
         "kv_pool_tokens": held.tokens,
         "max_sequences": held.sequences,
-        "fits": np.where(held.unsure, UNKNOWN, held.holds),
+        "fits": np.where(starts & held.unsure, UNKNOWN, starts & held.holds),
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.hardware import host
 from infopt.hardware.accelerator import HardwareChoice, MemoryNode
@@ -202,6 +203,18 @@ def test_without_nodes_all_memory_counts(nodes: Path) -> None:
     found = host.memory_node()
     assert (found.total_bytes, found.nodes) == (total, 1)
     assert abs(found.free_bytes - free) < GIB
+
+
+def test_a_sweep_refuses_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {free: MemoryNode(24 * GIB, free * GIB, 1) for free in (23, 20)}
+    for gib, node in free.items():
+        monkeypatch.setattr(host, "memory_node", lambda node=node: node)
+        out = tmp_path / f"{gib}.csv"
+        words = ["sweep", "--model", MODELS["30"], "--hw", "cpu:20GB/s", "--ctx", "2k", "--out", str(out)]
+        assert run(words) == 0
+        (row,) = csv.DictReader(out.read_text(encoding="utf-8").splitlines())
+        fits = planned(hardware=resolve_hardware("cpu:20GB/s"), engine_version=None).fits
+        assert (row["fits"], fits) == (("true", True) if gib == 23 else ("false", False))
 
 
 def test_this_machines_processor_at_a_bandwidth() -> None:
