@@ -52,6 +52,10 @@ class WatchOptions:
     apart: Annotated[
         float | None, lasting("--apart", "How long after --since SOURCE is, where the texts do not say it.")
     ] = None
+    served: Annotated[
+        str | None,
+        typer.Option("--served", metavar="NAME", help="Which model counts, where an address serves several."),
+    ] = None
     row: Annotated[int | None, number("--row", "Which of the results of a file that has several.")] = None
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.json", help="Write the record here too, for --observed.")
@@ -176,7 +180,7 @@ def read_one(path: Path, watching: WatchOptions, output: OutputOptions) -> "Obse
     """The observation of a file; where it has several and none is chosen they are listed, and that is all."""
     from infopt.observing.reading import read_sources
 
-    found = read_sources(path, watching.since, watching.apart)
+    found = read_sources(path, watching.since, watching.apart, watching.served)
     if watching.row is not None and watching.row > len(found):
         raise InfoptError(f"--row {watching.row}: {path} holds {len(found)} results")
     if len(found) > 1 and watching.row is None:
@@ -242,7 +246,7 @@ def seen(url: str, watching: WatchOptions) -> "Watched":
     schedule, server = watching.schedule(), server_at(url, os.environ)
     since = read_snapshot(watching.since) if watching.since is not None else None
     with live() as told, stopped_by_terminate():
-        watched = watch(server, schedule, told, since, watching.apart)
+        watched = watch(server, schedule, told, since, watching.apart, watching.served)
     if watching.save is not None and not watched.text:
         tell([f"{watching.save} was not written: the server has no text of metrics, only slots"])
     elif watching.save is not None:

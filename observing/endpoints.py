@@ -10,6 +10,7 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
+from infopt.observing.observation import Observation
 from infopt.observing.snapshots import Snapshot
 from infopt.probes.metrics_text import Metrics, parse_metrics
 from infopt.probes.server import METRICS_S, Reply, Server
@@ -168,6 +169,13 @@ def unread(metrics: Metrics) -> tuple[str, ...]:
     """A note on lines that are none of the format, where there are any."""
     lines = metrics.unreadable
     return (f"{lines} {'line' if lines == 1 else 'lines'} of the text could not be read",) if lines else ()
+
+
+def of_model(o: Observation, served: str | None) -> Observation:
+    """The observation, if it is of the model that was asked for. Errors: InfoptError, naming those there are."""
+    if served is not None and o.model != served:
+        raise InfoptError(f"--served {served}: {o.source} has {o.model or 'no names of models'}")
+    return o
 
 
 def _busy(server: Server, reply: Reply, slots: Slots) -> int:

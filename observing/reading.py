@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infopt.errors import InfoptError
-from infopt.observing.endpoints import unread, whole_lines
+from infopt.observing.endpoints import of_model, unread, whole_lines
 from infopt.observing.observation import SCHEMA, Observation, read_observation
 from infopt.observing.saved import seconds_between, taken_of
 from infopt.observing.snapshots import Snapshot, observation_of
@@ -33,21 +33,26 @@ def read_source(path: Path, since: Path | None = None) -> Observation:
     return found[0]
 
 
-def read_sources(path: Path, since: Path | None = None, apart_s: float | None = None) -> Sequence[Observation]:
+def read_sources(
+    path: Path, since: Path | None = None, apart_s: float | None = None, served: str | None = None
+) -> Sequence[Observation]:
     """Everything a file holds, at least one.
 
     since    an earlier text of the same server: then the figures are of the time between
     apart_s  how long that was, where the texts do not say it (those of `--save` do)
+    served   the model that counts alone, where a text has several
     Errors: InfoptError for what cannot be read, is too large, is compressed, or is of no known form.
     """
     data = _read(path)
     if data.lstrip()[:1] not in (b"{", b"["):
         last = _snapshot(data, path)
-        found = _of_texts(last, path, since, apart_s)
+        found = of_model(_of_texts(last, path, since, apart_s, served), served)
         cut = () if data.endswith(b"\n") else ("the last line of the text has no end and was left out",)
         return [found.model_copy(update={"notes": (*found.notes, *unread(last.metrics), *cut)})]
     if since is not None:
         raise InfoptError(f"--since {since}: {path} is a result of its own, no text of metrics to be compared")
+    if served is not None:
+        raise InfoptError(f"--served {served}: {path} is a result of its own, no text of several models; leave it out")
     return _of_json(data, path)
 
 
@@ -67,12 +72,12 @@ def placed(before: Snapshot, after: Snapshot, apart_s: float | None) -> tuple[Sn
     return replace(before, at_s=1.0), replace(after, at_s=1.0 + known_s)  # 0 is a time that is not known
 
 
-def _of_texts(last: Snapshot, path: Path, since: Path | None, apart_s: float | None) -> Observation:
+def _of_texts(last: Snapshot, path: Path, since: Path | None, apart_s: float | None, served: str | None) -> Observation:
     if since is None:
         if apart_s is not None:
             raise InfoptError("--apart without --since: name the earlier text")
-        return observation_of([last], str(path))
-    return observation_of(placed(read_snapshot(since), last, apart_s), f"{path} since {since}")
+        return observation_of([last], str(path), model=served)
+    return observation_of(placed(read_snapshot(since), last, apart_s), f"{path} since {since}", model=served)
 
 
 def _snapshot(data: bytes, path: Path) -> Snapshot:

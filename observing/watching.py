@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.observing.endpoints import Endpoint, Scrape, find, unread
+from infopt.observing.endpoints import Endpoint, Scrape, find, of_model, unread
 from infopt.observing.observation import Observation
 from infopt.observing.saved import seconds_between
 from infopt.observing.snapshots import Snapshot, observation_of
@@ -138,17 +138,19 @@ def watch(
     told: Told | None = None,
     since: Snapshot | None = None,
     apart_s: float | None = None,
+    served: str | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> Watched:
     """Look at a server until the duration is over, the user ends it, or it no longer answers.
 
     since    an earlier look at the same server, from which the window then starts
     apart_s  how long before the first look that was, where it does not say when it was taken
+    served   the model that counts alone, where the address has several
     Errors: InfoptError where the first look fails or is of no engine that is known.
     """
     endpoint, first = find(server, schedule.answer_s)
-    observed([first.snapshot], endpoint)  # an engine nobody knows is said now, not in an hour
-    run = _Run(endpoint, schedule, told)
+    run = _Run(endpoint, schedule, told, served)
+    run.observed([first.snapshot])  # an engine nobody knows is said now, not in an hour
     if since is not None:
         run.kept.add(earlier(since, first.snapshot, apart_s))
     run.saw(first)
@@ -171,22 +173,23 @@ def earlier(since: Snapshot, first: Snapshot, apart_s: float | None) -> Snapshot
     return replace(since, at_s=first.at_s - ago_s)
 
 
-def observed(snapshots: Sequence[Snapshot], endpoint: Endpoint) -> Observation:
-    """What the snapshots of one endpoint say."""
-    return observation_of(snapshots, endpoint.address, endpoint.owner, endpoint.model)
-
-
 class _Run:
     """One watch: what it has seen so far."""
 
-    def __init__(self, endpoint: Endpoint, schedule: Schedule, told: Told | None) -> None:
-        self.endpoint, self.schedule, self.told = endpoint, schedule, told
+    def __init__(self, endpoint: Endpoint, schedule: Schedule, told: Told | None, served: str | None) -> None:
+        self.endpoint, self.schedule, self.told, self.served = endpoint, schedule, told, served
         self.kept = Kept()
         self.begun_s = 0.0
         self.looks = self.failed = self.in_a_row = 0
         self.trouble: str | None = None
         self.lost: str | None = None
         self.last: Scrape
+
+    def observed(self, snapshots: Sequence[Snapshot]) -> Observation:
+        """What snapshots say; the model as the API lists it, where metrics do not name it."""
+        at = self.endpoint
+        found = of_model(observation_of(snapshots, at.address, at.owner, self.served), self.served)
+        return found if found.model is not None else found.model_copy(update={"model": at.model})
 
     def saw(self, scrape: Scrape) -> None:
         """One look that worked."""
@@ -210,7 +213,7 @@ class _Run:
     def _tell(self, trouble: str | None, before: Snapshot | None) -> None:
         if self.told is None:
             return
-        last = None if before is None else observed([before, self.last.snapshot], self.endpoint)
+        last = None if before is None else self.observed([before, self.last.snapshot])
         self.told(Progress(self.begun_s, self.schedule.duration_s, self.looks, self.failed, trouble, last))
 
     def go_on(self, wait: Callable[[float], None]) -> None:
@@ -229,7 +232,7 @@ class _Run:
 
     def observation(self, interrupted: bool) -> Observation:
         """What the kept snapshots say, with what went wrong."""
-        seen = observed(self.kept.all(), self.endpoint)
+        seen = self.observed(self.kept.all())
         notes = list(unread(self.last.snapshot.metrics))
         if interrupted:
             notes.append(f"interrupted after {self.looks} looks; {self.schedule.duration_s:g} s were asked for")

@@ -275,6 +275,25 @@ def test_a_start_up_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         assert words in capsys.readouterr().err
 
 
+def test_one_of_several_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """All models of an address are added up, with a note; --served has one alone."""
+    other = text_of("vllm_0.32_after").replace(b'model_name="example-8b"', b'model_name="other"')
+    text = text_of("vllm_0.32_after") + other + other.replace(b'model_name="other"', b'model_name="third"')
+    path = tmp_path / "text.txt"
+    path.write_bytes(text)
+    with serving(Replay({"/metrics": [text], "/v1/models": models("other")})) as url:
+        for source in (url, str(path)):
+            once = ("--duration", "0s") if source == url else ()
+            together = as_json(capsys, source, *once)
+            assert together["model"] == "example-8b, other, third"
+            assert any("3 models" in note for note in together["notes"])
+            alone = as_json(capsys, source, *once, "--served", "other")
+            assert alone["model"] == "other"
+            assert together["requests"] == 3 * alone["requests"]
+            assert run(["observe", source, *once, "--served", "nobody"]) == 2
+            assert "has example-8b, other, third" in capsys.readouterr().err
+
+
 def test_an_idle_server_is_nothing_to_observe(capsys: pytest.CaptureFixture[str]) -> None:
     text = text_of("vllm_0.32_before")
     for metric in ("running", "waiting"):
