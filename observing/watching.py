@@ -173,6 +173,12 @@ def earlier(since: Snapshot, first: Snapshot, apart_s: float | None) -> Snapshot
     return replace(since, at_s=first.at_s - ago_s)
 
 
+def observed(snapshots: Sequence[Snapshot], endpoint: Endpoint, served: str | None = None) -> Observation:
+    """What snapshots of one endpoint say; the model as its API lists it, where metrics do not name it."""
+    found = of_model(observation_of(snapshots, endpoint.address, endpoint.owner, served), served)
+    return found if found.model is not None else found.model_copy(update={"model": endpoint.model})
+
+
 class _Run:
     """One watch: what it has seen so far."""
 
@@ -186,10 +192,7 @@ class _Run:
         self.last: Scrape
 
     def observed(self, snapshots: Sequence[Snapshot]) -> Observation:
-        """What snapshots say; the model as the API lists it, where metrics do not name it."""
-        at = self.endpoint
-        found = of_model(observation_of(snapshots, at.address, at.owner, self.served), self.served)
-        return found if found.model is not None else found.model_copy(update={"model": at.model})
+        return observed(snapshots, self.endpoint, self.served)
 
     def saw(self, scrape: Scrape) -> None:
         """One look that worked."""
