@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
+from infopt.errors import InfoptError
 from infopt.profiles.files import read_json_file
 from infopt.records import Record, validate_record
 
@@ -177,11 +178,14 @@ SAID = ("schema", "beside", "checklist", "advice", "measure_next", "start_log")
 def read_observation(path: Path) -> Observation:
     """An observation from a JSON file.
 
-    Errors: InfoptError for what is no JSON object, a value of the wrong kind, a share above 1.
+    Errors: InfoptError for what is no JSON object, holds none of an observation's keys, a value of the wrong kind, a
+    share above 1.
     """
     data = read_json_file(path)
     known = {name: _listed(value) for name, value in data.items() if name in Observation.model_fields}
     known.pop("ignored", None)
+    if not known:
+        raise InfoptError(f"{path}: has no key of an observation; `infopt observe SOURCE --out FILE` writes one")
     strange = tuple(str(name)[:60] for name in data if name not in known and name not in SAID)
     return validate_record(Observation, {**known, "ignored": strange}, str(path))
 

@@ -176,6 +176,14 @@ def test_unknown_keys_are_told(record: str, capsys: pytest.CaptureFixture[str]) 
     assert "newer_key is not a key that is known" in capsys.readouterr().err
 
 
+def test_json_of_something_else_is_no_observation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a command prints that failed, for one: with every key left out it would be a plan of nothing observed."""
+    path = tmp_path / "observed.json"
+    path.write_text('{"error": {"message": "no server", "exit_status": 2}}', encoding="utf-8")
+    assert run(["plan", "--model", "8b", "--hw", "h100", "--observed", str(path)]) == 2
+    assert "has no key of an observation" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("more", [(), ("--hw", "h100", "--ladder"), ("--hw", "h100", "--compare", "", "--batch 2")])
 def test_plan_refuses_an_observation_of_many(
     more: tuple[str, ...], record: str, capsys: pytest.CaptureFixture[str]
