@@ -94,6 +94,12 @@ class WatchOptions:
             if path is not None and not path.parent.is_dir():
                 raise InfoptError(f"{path}: cannot be written: there is no folder {path.parent}")
 
+    def check_log(self) -> None:
+        """Options that a start-up log has no use for."""
+        for option, given in (("--since", self.since), ("--served", self.served), ("--row", self.row)):
+            if given is not None:
+                raise InfoptError(f"{option} is of metrics and results: a start-up log is read alone; leave it out")
+
 
 @dataclass(frozen=True, slots=True)
 class UseOptions:
@@ -162,6 +168,7 @@ def observe(
     watching.check(is_server)
     known = Known.of(scenario)
     if use.log is not None:
+        watching.check_log()
         from infopt.cli_observe_log import finish_log, log_page
 
         raise typer.Exit(finish_log(log_page(use.log, known, scenario), known, watching, output, use.calibrate))
@@ -172,11 +179,11 @@ def observe(
         finish(watched.observation, asked, watching, output, status(watched.observation, watched))
     if HOST_PORT.fullmatch(source) and not os.path.lexists(source):
         raise InfoptError(f"{source}: no such file; an address begins with http://: http://{source}")
-    one = read_one(Path(source), watching, output)
+    one = read_one(Path(source), watching, use, output)
     finish(one, asked, watching, output, status(one))
 
 
-def read_one(path: Path, watching: WatchOptions, output: OutputOptions) -> "Observation":
+def read_one(path: Path, watching: WatchOptions, use: UseOptions, output: OutputOptions) -> "Observation":
     """The observation of a file; where it has several and none is chosen they are listed, and that is all."""
     from infopt.observing.reading import read_sources
 
@@ -184,8 +191,9 @@ def read_one(path: Path, watching: WatchOptions, output: OutputOptions) -> "Obse
     if watching.row is not None and watching.row > len(found):
         raise InfoptError(f"--row {watching.row}: {path} holds {len(found)} results")
     if len(found) > 1 and watching.row is None:
-        if watching.out is not None:
-            raise InfoptError(f"--out: {path} holds {len(found)} results; choose one with --row N")
+        for option, given in (("--out", watching.out), ("--advise", use.advise), ("--calibrate", use.calibrate)):
+            if given:
+                raise InfoptError(f"{option}: {path} holds {len(found)} results; choose one with --row N")
         from infopt.reports.observe_report import render_several
 
         emit(render_several(found, output.form))

@@ -18,7 +18,17 @@ BINARY_PREFIXES: dict[str, int] = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 
 
 _COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _TOKEN_SUFFIXES = {"": 1, "k": 2**10, "m": 2**20}
-_SECONDS = {"ns": "1e-9", "us": "1e-6", "µs": "1e-6", "μs": "1e-6", "ms": "1e-3", "s": "1", "min": "60", "h": "3600"}
+_SECONDS = {
+    "ns": "1e-9",
+    "us": "1e-6",
+    "µs": "1e-6",
+    "μs": "1e-6",
+    "ms": "1e-3",
+    "s": "1",
+    "min": "60",
+    "m": "60",
+    "h": "3600",
+}
 _PER_SECONDS = {"/s": 1, "/min": 60, "/h": 3600}
 
 # A quantity longer or larger than this is a mistake or an attack, never a machine.
@@ -151,7 +161,7 @@ def parse_tokens(text: str, option: str = "") -> int:
 
 
 def parse_seconds(text: str, option: str = "") -> float:
-    """Seconds in "500ms", "2s", "1.5 s", "10us", "5min"; a unit is required.
+    """Seconds in "500ms", "2s", "1.5 s", "10us", "5min" or "5m"; a unit is required.
 
     >>> parse_seconds("40ms"), parse_seconds("2s")
     (0.04, 2.0)

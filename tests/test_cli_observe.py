@@ -32,6 +32,7 @@ from infopt.probes.metrics_text import Metrics
 from infopt.reports.observe_live import Page, curve
 from infopt.reports.observe_report import render_observation
 from infopt.reports.schemas import schema_text
+from infopt.units import parse_seconds
 
 QUICK = ("--interval", "100ms", "--duration", "200ms")  # three looks, two where the machine is busy
 BENCHMARKS = Path(__file__).resolve().parent / "data" / "benchmarks"
@@ -154,6 +155,8 @@ def test_results_of_benchmarks(name: str, capsys: pytest.CaptureFixture[str]) ->
         assert {key: one[key] for key in printed["observations"][row - 1]} == printed["observations"][row - 1]
     assert run(["observe", str(path)]) == 0
     assert "--row N" in capsys.readouterr().out
+    assert run(["observe", str(path), "--advise", "--hw", "h100"]) == 2
+    assert "--advise: " in capsys.readouterr().err
     assert run(["observe", str(path), "--row", str(len(found) + 1)]) == 2
     assert f"holds {len(found)} results" in capsys.readouterr().err
 
@@ -270,6 +273,8 @@ def test_a_start_up_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (("metrics.txt",), "--log is a page of its own"),
         (("--advise", "--hw", "h100"), "--advise is of a load"),
         (("--format", "csv"), "--format csv"),
+        (("--row", "1"), "--row is of metrics and results"),
+        (("--served", "x"), "--served is of metrics and results"),
     ):
         assert run(["observe", "--log", log, *more]) == 2
         assert words in capsys.readouterr().err
@@ -426,6 +431,7 @@ def test_kept_snapshots_are_bounded(count: int, most: int, most_series: int) -> 
 
 
 def test_a_schedule_knows_its_bounds() -> None:
+    assert parse_seconds("5m") == 300
     assert Schedule.of(0.1, 0.1).duration_s == 0.1
     assert Schedule.of(10, 0).duration_s == 0
     assert Schedule.of(10, 86_400).duration_s == 86_400
