@@ -172,14 +172,14 @@ def ask(port: int, model: str, prompt: Sequence[int], tokens: int) -> Answer:
     try:
         sent = time.perf_counter()
         connection.request("POST", "/v1/completions", data, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise AssertionError(f"the server answered {response.status}: {response.read(500)!r}")
         chunks: list[tuple[float, int]] = []
-        for at, event in events(response):
-            count = (event.get("usage") or {}).get("completion_tokens", 0)
-            if event.get("choices") and count > (chunks[-1][1] if chunks else 0):
-                chunks.append((at, count))
+        with connection.getresponse() as response:
+            if response.status != 200:
+                raise AssertionError(f"the server answered {response.status}: {response.read(500)!r}")
+            for at, event in events(response):
+                count = (event.get("usage") or {}).get("completion_tokens", 0)
+                if event.get("choices") and count > (chunks[-1][1] if chunks else 0):
+                    chunks.append((at, count))
     finally:
         connection.close()
     if not chunks or chunks[-1][1] != tokens:

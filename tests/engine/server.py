@@ -113,7 +113,8 @@ class EngineServer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
             connection.request("GET", "/health")
-            return connection.getresponse().status == 200
+            with connection.getresponse() as response:
+                return response.status == 200
         except OSError:
             return False
         finally:
