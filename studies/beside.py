@@ -135,7 +135,7 @@ def beside(o: Observation, plan: Plan) -> Beside:
     tokens = None if batch is None else batch * tokens_per_sequence(o)
     needed = None if batch is None or tokens is None else needed_bytes(plan, batch, tokens)
     flop = None if tokens is None else tokens * decode_flop(plan)
-    read = _share(needed, plan.scenario.accelerator.bandwidth_bytes_per_s, step_s)
+    read = bandwidth_utilization(o, plan)
     peak, devices = plan.compute.peak_flop_per_s, plan.scenario.tp * plan.scenario.pp
     used = _share(flop, peak * devices if peak else None, step_s)
     return Beside(
@@ -152,6 +152,15 @@ def beside(o: Observation, plan: Plan) -> Beside:
         batch_note=_batch_note(o),
         bounds=tuple(_bounds(o, plan, read, used)),
     )
+
+
+def bandwidth_utilization(o: Observation, plan: Plan) -> float | None:
+    """Bytes a step needs over what the device could read in its time; None where batch or times were not observed."""
+    batch = batch_of(o)
+    if batch is None:
+        return None
+    needed = needed_bytes(plan, batch, batch * tokens_per_sequence(o))
+    return _share(needed, plan.scenario.accelerator.bandwidth_bytes_per_s, step_of(o))
 
 
 def step_of(o: Observation) -> float | None:

@@ -1,15 +1,14 @@
 """Checks on time: targets, batch, phases, cold start."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from infopt.boundaries.cuda_graphs import start_of
 from infopt.boundaries.deciding import threshold
 from infopt.boundaries.steps import variants
 from infopt.frozen import dataclass
-from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.cold_start import Range
 from infopt.ledgers.estimate import Estimate
+from infopt.studies.beside import bandwidth_utilization
 from infopt.studies.checklist_context import NOT_JUDGED, Answer, Context, Status, needs
 from infopt.units import format_seconds, format_share
 
@@ -170,7 +169,7 @@ def measured_batch(context: Context, limits: Limits) -> Answer:
         expected = context.expected_batch
         told = f"; about {expected:.3g} at once are expected at the rate" if expected else ""
         return needs(f"not measured{told}; write it to a file for --observed", None, "sequences")
-    used = o.bandwidth_utilization if o.bandwidth_utilization is not None else _utilization(context)
+    used = o.bandwidth_utilization if o.bandwidth_utilization is not None else bandwidth_utilization(o, context.plan)
     told = f"effective batch {o.effective_batch:.3g}"
     if used is None:
         return needs(f"{told}, but bandwidth_utilization or tpot_s is missing", o.effective_batch, "sequences")
@@ -178,20 +177,6 @@ def measured_batch(context: Context, limits: Limits) -> Answer:
     if o.effective_batch < threshold("least_batch"):
         told += f"; below {threshold('least_batch'):g}: where it cannot rise, bandwidth or an MoE pays more"
     return Answer("pass", o.effective_batch, "sequences", told)
-
-
-def _utilization(context: Context) -> float | None:
-    """Least time of a step over the time it took, from the observed times and batch."""
-    o = context.observed
-    if o is None or o.effective_batch is None:
-        return None
-    tpot_s, itl_s = o.mean_s("tpot_s"), o.mean_s("itl_s")
-    # What arrives together is one gap: with speculation the time per token is a part of the step.
-    step_s = itl_s or (tpot_s or 0.0) * (o.tokens_per_step or 1.0)
-    if not step_s:
-        return None
-    batch = max(1, round(o.effective_batch)) * context.scenario.dp
-    return bandwidth_ledger(replace(context.scenario, batch=batch)).step_floor_s / step_s
 
 
 def phases(context: Context, limits: Limits) -> Answer:
