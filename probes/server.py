@@ -26,6 +26,7 @@ MAX_BYTES = 20_000_000
 METRICS_S = 10.0  # for one answer of /metrics or /v1/models
 ANSWER_S = 600.0  # for one completion
 KEYS = ("INFOPT_API_KEY", "OPENAI_API_KEY")
+_LEAST_KEY = 6  # characters of a key that is looked for in answers
 _GRACE_RATIO = 1.1  # of a limit: then the connection is cut, where the limits of its single waits did not end it
 _ADDRESS = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:/[\w.~/-]*)?")
 
@@ -185,10 +186,14 @@ class Server:
 
     def _said(self, body: bytes) -> str:
         text = body[:2000].decode("utf-8", "replace")
-        if self._key:
-            text = text.replace(self._key, "***")
         words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return f": {words[:160]}" if words and not words.startswith("<") else ""
+
+    def _without_key(self, body: bytes) -> bytes:
+        """A body in which the server says our key back to us, without it; a shorter text is a word of any answer."""
+        if self._key is None or len(self._key) < _LEAST_KEY:
+            return body
+        return body.replace(self._key.encode(), b"***")
 
     def _ask(self, request: urllib.request.Request, limit_s: float) -> Reply:
         request.add_header("User-Agent", "infopt")
@@ -201,9 +206,9 @@ class Server:
         with deadline.within(_GRACE_RATIO * limit_s):
             try:
                 with opener.open(request, timeout=limit_s) as response:
-                    return Reply(response.status, _bounded(response, until, limit_s, url))
+                    return Reply(response.status, self._without_key(_bounded(response, until, limit_s, url)))
             except urllib.error.HTTPError as error:
-                return Reply(error.code, _start(error))
+                return Reply(error.code, self._without_key(_start(error)))
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
                 if deadline.passed:
                     raise _late(url, limit_s) from error

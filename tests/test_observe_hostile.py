@@ -239,6 +239,18 @@ def test_a_key_is_never_shown(status: int, words: str, capsys: Capture, monkeypa
     assert replay.keys[0] == f"Bearer {KEY}"
 
 
+def test_a_key_that_is_said_back_as_a_name(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label of a metric, or a model's name, that holds our key is shown without it."""
+    monkeypatch.setenv("INFOPT_API_KEY", KEY)
+    said = TEXT.replace(b"example-8b", KEY.encode()) + f"vllm:{KEY.replace('-', '_')} 1\n".encode()
+    assert KEY.encode() in said
+    with serving(Replay({"/metrics": [said]})) as url:
+        assert run(["observe", url, *ONCE, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert '"***"' in printed.out
+    assert KEY not in printed.out + printed.err
+
+
 def test_a_password_in_the_address(capsys: Capture) -> None:
     said = refused(capsys, r"SOURCE: no password in the address; set INFOPT_API_KEY", "http://me:secret@localhost:8000")
     assert "secret" not in said
