@@ -5,8 +5,8 @@ added once more for each doubling: of W beyond the sizes, of n beyond the last, 
 of the step that is KV; and half of it for each doubling between W and the nearest model whose r was measured, and
 between n and the nearest number that was. Noise alone would widen it less (a line through W1 and W2 is off by at most
 W2 / (W2 - W1) times as much far beyond W2); what grows is how far matrices of other shapes are from the line, and one
-line says nothing of that. Where b was not solved, KV beyond what was measured beside the weights, with as many
-sequences, may take several times as long. Names as in device_fit.py; bench/calibrated_ledger.py has what was seen.
+line says nothing of that. Where b was not solved, KV beyond what was measured with this size of model and as many
+sequences may take several times as long. Names as in device_fit.py; bench/calibrated_ledger.py has what was seen.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from typing import Any
 
 from infopt.frozen import dataclass
 from infopt.ledgers.arrays import along
-from infopt.ledgers.device_fit import Curve, DeviceFit, curve_at
+from infopt.ledgers.device_fit import SAME_RATIO, Curve, DeviceFit, curve_at
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import traffic
 from infopt.profiles.step_constants import Band, kernels_per_step
@@ -67,10 +67,15 @@ def kv_share_of_step(fit: DeviceFit, asked: Asked) -> float:
 
 
 def kv_beyond(fit: DeviceFit, asked: Asked) -> float:
-    """Part of the cached bytes of a step that no measured step of so few sequences had beside its weights."""
-    last = max((n for n, _ in fit.kv_shares), default=1)
-    measured = along(fit.kv_shares or ((1.0, 0.0),), min(asked.sequences, last))
-    return max(0.0, 1 - measured * asked.weight_bytes / asked.kv_bytes) if asked.kv_bytes else 0.0
+    """Part of the cached bytes of a step beyond what a measured step of so few sequences of this size of model had.
+
+    With models of another size it is all: their weights may hide what a cached byte takes.
+    """
+    own = [shares for size, shares in fit.kv_shares if 1 / SAME_RATIO < size / asked.weight_bytes < SAME_RATIO]
+    if not own or not asked.kv_bytes:
+        return 1.0
+    measured = along(own[0], min(float(asked.sequences), own[0][-1][0]))
+    return float(max(0.0, 1 - measured * asked.weight_bytes / asked.kv_bytes))
 
 
 def doublings(asked: Any, least: Any, most: Any) -> Any:

@@ -22,6 +22,7 @@ from infopt.ledgers.arrays import along
 LEAST_SPREAD_RATIO = 0.02  # samples that agree better than this count no more
 KV_SHARE = 0.05  # of the weights by which the caches of two contexts must differ for b to be solved
 SIZE_RATIO = 1.2  # of the weights of two models for them to be two sizes
+SAME_RATIO = 1.02  # of two models that are the same size
 
 Curve = tuple[tuple[float, float], ...]  # (tokens of a step, time of its weights over that of one token)
 
@@ -32,7 +33,7 @@ class DeviceFit:
 
     kernel_s               c;  weight_s_per_byte, kv_s_per_byte  a and b
     kv_is_solved           b was told from contexts, else it is a
-    kv_shares              cached bytes over weight bytes, the most that was measured with at most so many sequences
+    kv_shares              by weight bytes: cached over weight bytes, the most measured with at most so many sequences
     curves, prompts        by the weight bytes of the model they were measured with, smallest first
     low_ratio, high_ratio  measured over predicted, least and most, with the spread of the samples
     prompt_ratios          the same of prompts, spread left out
@@ -43,7 +44,7 @@ class DeviceFit:
     weight_s_per_byte: float
     kv_s_per_byte: float
     kv_is_solved: bool
-    kv_shares: tuple[tuple[int, float], ...]
+    kv_shares: tuple[tuple[float, Curve], ...]
     curves: tuple[tuple[float, Curve], ...]
     prompts: tuple[tuple[float, float], ...]
     low_ratio: float
@@ -179,13 +180,13 @@ def _prompt_ratios(prompts: Sequence[Step], kernel_s: float, flop_s: dict[float,
     return min(ratios, default=1.0), max(ratios, default=1.0)
 
 
-def _kv_shares(steps: Sequence[Step]) -> tuple[tuple[int, float], ...]:
-    """By rising number of sequences: the largest cache over the weights among steps of no more."""
-    found: list[tuple[int, float]] = []
+def _kv_shares(steps: Sequence[Step]) -> tuple[tuple[float, Curve], ...]:
+    """Of every size: by rising number of sequences, the largest cache over the weights among steps of no more."""
+    sizes: dict[float, dict[float, float]] = {}
     for step in sorted((step for step in steps if step.tokens == 1), key=lambda step: step.batch):
-        share = max(step.kv_bytes / step.weight_bytes, found[-1][1] if found else 0.0)
-        found.append((step.batch, share))
-    return tuple(dict(found).items())
+        found = sizes.setdefault(step.weight_bytes, {})
+        found[float(step.batch)] = max(step.kv_bytes / step.weight_bytes, *found.values(), 0.0)
+    return tuple((size, tuple(found.items())) for size, found in sizes.items())
 
 
 def curve_at(curves: Sequence[tuple[float, Curve]], weight_bytes: float) -> Curve | None:

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from infopt.hardware.calibration import Step
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.device_bands import band, bands_of, doublings
-from infopt.ledgers.device_fit import DeviceFit, curve_at, fit_steps, flop_s_at
+from infopt.ledgers.device_fit import SAME_RATIO, DeviceFit, curve_at, fit_steps, flop_s_at
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import ANY_PEAK
 from infopt.ledgers.traffic import traffic
 from infopt.profiles.step_constants import FirstToken, Measured, StepConstants
-
-SAME_RATIO = 1.02  # of two models that are the same size
 
 
 def device_constants(s: Scenario, engine: str | None = None) -> StepConstants | str | None:
