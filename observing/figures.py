@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from infopt.observing.observation import Spread
-from infopt.observing.readings import Readings
+from infopt.observing.readings import ROUNDED, Readings
 from infopt.observing.windows import Snapshot
 from infopt.probes.draft_counters import Counts, counts_of
 
 APART = 0.25  # of each other: two ways to count the batch that contradict
 MOVING = 0.5  # the batch of one half of the scrapes against the other's
-ROUNDED = 0.05  # most of a figure that may be lost to digits that are not written
 SCRAPES = 6  # from which a moving load is looked for
 
 
@@ -49,24 +48,12 @@ class Figures(Readings):
             "effective_batch": self._batch(first),
             "effective_batch_by_littles_law": self._by_littles_law(output if decoded is None else decoded, times),
             "waiting": self.gauge("waiting"),
-            "requests": self._requests(output),
+            "requests": self.requests(output),
             "prompt_tokens": self.counter("prompt_tokens"),
             "output_tokens": output,
             "steps": self.counter("steps"),
             "preemptions": self.counter("preemptions"),
         }
-
-    def _requests(self, output: float | None) -> float | None:
-        """Those counted; else one for each token that no decoding gave, where rounding leaves them visible."""
-        counted = self.counter("requests")
-        if counted is not None or output is None or not self.decoded:
-            return counted
-        seconds = [way.metric for way in self.names.times["tpot_s"] if way.rate]
-        totals = [self.snapshots[-1].metrics.total(name) or 0.0 for name in seconds]
-        grown = [self.grown.total(name) or 0.0 for name in seconds]
-        rounding = max((self.names.rounding(t) / g for t, g in zip(totals, grown, strict=True) if g), default=0.0)
-        first = output - self.decoded
-        return float(round(first)) if first > 1 / ROUNDED * output * (rounding + self.names.rounding(1.0)) else None
 
     def _tpot(self, found: Spread | None, decoded: float | None, prefill: Spread | None) -> Spread | None:
         """The histogram's; its mean from the time of steps, or of requests after their prompts, where it has none."""

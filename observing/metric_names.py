@@ -74,6 +74,7 @@ class Way(Record):
     label   the value stands in this label of an info metric
     count   a time is metric / count, both counters
     rate    gauge: of what a time is of, how many in a second of `metric`, since the look before
+    per_request  a time is the growth of `metric` / requests
     beside  the text must hold these too: without them, the names are of a version that means something else
     said    note for whoever reads a time that was found this way
     plus, less  series that are added to it, and taken from it
@@ -85,6 +86,7 @@ class Way(Record):
     label: str | None = None
     count: str | None = None
     rate: str | None = None
+    per_request: bool = False
     beside: list[str] = Field([])
     said: str | None = None
     plus: list[str] = Field([])
@@ -210,7 +212,7 @@ class MetricNames(Record):
         counted = [*(way for ways in self.counters.values() for way in ways), *prefixes, self.positions]
         names = {name for way in counted if way is not None for name in way.names()}
         for way in (way for ways in self.times.values() for way in ways):
-            one = way.count is not None or way.rate is not None
+            one = way.count is not None or way.rate is not None or way.per_request
             names |= set(way.names()) if one else {way.metric + end for end in ("_bucket", "_sum", "_count")}
         drafts = self.draft_names()
         if drafts is not None:

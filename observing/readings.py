@@ -10,6 +10,8 @@ from infopt.observing.observation import Spread
 from infopt.observing.windows import Snapshot
 from infopt.probes.metrics_text import Metrics
 
+ROUNDED = 0.05  # most of a figure that may be lost to digits that are not written
+
 
 class Readings:
     """What can be read of the scrapes of one window; `notes` grows as it is.
@@ -82,6 +84,9 @@ class Readings:
             return None
         if way.rate:
             return self._rated(way, way.rate)
+        if way.per_request:
+            total, requests = way.total(self.grown), self.requests(self.counter("output_tokens"))
+            return Spread(mean=total / requests, count=requests) if total is not None and requests else None
         return self._ratio(way) if way.count else self._histogram(way, name)
 
     def _rated(self, way: Way, rate: str) -> Spread | None:
@@ -101,6 +106,18 @@ class Readings:
         mean = seconds / steps
         self.decoded = sum(way.chosen(self.grown).values()) / mean
         return Spread(mean=mean * way.scale, count=self.decoded)
+
+    def requests(self, output: float | None) -> float | None:
+        """Those counted; else one for each token that no decoding gave, where rounding leaves them visible."""
+        counted = self.counter("requests")
+        if counted is not None or output is None or not self.decoded:
+            return counted
+        seconds = [way.metric for way in self.names.times["tpot_s"] if way.rate]
+        totals = [self.snapshots[-1].metrics.total(name) or 0.0 for name in seconds]
+        grown = [self.grown.total(name) or 0.0 for name in seconds]
+        rounding = max((self.names.rounding(t) / g for t, g in zip(totals, grown, strict=True) if g), default=0.0)
+        first = output - self.decoded
+        return float(round(first)) if first > 1 / ROUNDED * output * (rounding + self.names.rounding(1.0)) else None
 
     def _ratio(self, way: Way) -> Spread | None:
         over = sum(way.chosen(self.grown, way.count).values())

@@ -13,6 +13,7 @@ def text(
 ) -> Snapshot:
     lines = {
         "prompt_tokens_total": 1000,
+        "prompt_seconds_total": decodes / 100,
         "tokens_predicted_total": tokens,
         "tokens_predicted_seconds_total": seconds,
         "n_decode_total": decodes,
@@ -36,6 +37,7 @@ def test_the_rate_leaves_out_first_tokens() -> None:
     assert found.mean_s("tpot_s") == pytest.approx(0.020)
     assert found.requests == 2
     assert found.output_tokens_mean == 51
+    assert found.mean_s("prefill_s") == pytest.approx(0.5)  # one second of prompts
 
 
 def test_each_look_has_the_rate_of_its_own_time() -> None:
@@ -54,6 +56,7 @@ def test_an_older_build_counts_all_tokens_and_says_so() -> None:
     found = seen(text(0, 0, 0, is_new=False), text(102, 2, 51, 200, is_new=False))
     assert found.mean_s("tpot_s") == pytest.approx(2 / 102)
     assert found.requests is None
+    assert found.prefill_s is None
     assert any("first token" in note for note in found.notes)
 
 
