@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from tests.engine import environment
+from tests.engine.calibrated import Loads, calibrate, measure
 from tests.engine.figures import Figures
 from tests.engine.models import smollm2_file, write_models
 from tests.engine.planned import Fleet, Infopt
 from tests.engine.server import Setup, start_all
 from tests.engine.setups import FIRST_WAVE, SECOND_WAVE, setup_of
-from tests.engine.traffic import Run
+from tests.engine.traffic import Run, prefix_runs
 
 ROOT = environment.ROOT
 # Importing is most of a start and takes one processor.
@@ -31,7 +32,7 @@ _FIGURES = Figures()
 
 def pytest_configure(config: pytest.Config) -> None:
     """A session that is terminated stops its servers too."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -118,3 +119,22 @@ def serving(starts: Fleet, models: dict[str, Path], figures: Figures) -> Iterato
     for server in starts.values():
         server.stop()
     yield from started(SECOND_WAVE, models, figures)
+
+
+@pytest.fixture(scope="session")
+def prefixes(serving: Fleet) -> dict[tuple[int, int], tuple[Run, Run]]:
+    """Prompts that begin alike, cold and warm."""
+    with serving["real"].running() as server:
+        return prefix_runs(server)
+
+
+@pytest.fixture(scope="session")
+def loads(serving: Fleet) -> Loads:
+    """Every model alone and in batches."""
+    return measure(serving)
+
+
+@pytest.fixture(scope="session")
+def record(loads: Loads, infopt: Infopt, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What was measured, as a calibration."""
+    return calibrate(loads, infopt, models, tmp_path_factory.mktemp("calibration"))

@@ -9,11 +9,8 @@ import pytest
 from tests.engine.figures import Figures
 from tests.engine.planned import Fleet, Infopt, check_pool, figure_of, planned
 from tests.engine.setups import CONFIGS, POOLS, SECOND_WAVE
-from tests.engine.traffic import Run, random_prompts, send
+from tests.engine.traffic import PREFIX_OUTPUT, PREFIXES, Run
 
-OUTPUT = 16
-# (shared tokens, own tokens behind them)
-PREFIXES = ((512, 64), (100, 64), (512, 0))
 Observe = Callable[..., dict[str, Any]]
 
 
@@ -37,18 +34,6 @@ def test_pool_that_observe_reads(
     figures.add("observe", name, "kv_pool_tokens", seen["kv_pool_tokens"], memory["kv_pool_tokens"])
 
 
-@pytest.fixture(scope="module")
-def prefixes(serving: Fleet) -> dict[tuple[int, int], tuple[Run, Run]]:
-    """By prefix: a prompt nobody sent before, and one that begins like it."""
-    found = {}
-    with serving["real"].running() as server:
-        for seed, (shared, own) in enumerate(PREFIXES, 100):
-            (start, *ends) = random_prompts(1, shared, seed) + random_prompts(2, own, seed + 1000)
-            cold, warm = (send(server, [start + end], 1, OUTPUT) for end in ends)
-            found[shared, own] = cold, warm
-    return found
-
-
 @pytest.mark.parametrize("prefix", PREFIXES, ids=lambda prefix: f"{prefix[0]}+{prefix[1]}")
 def test_tokens_a_prompt_finds(
     prefix: tuple[int, int],
@@ -62,7 +47,7 @@ def test_tokens_a_prompt_finds(
     shared, own = prefix
     cold, warm = (observed(run) for run in prefixes[prefix])
     length = shared + own
-    load = ["--isl", length, "--osl", OUTPUT, "--shared-prefix", shared, "--prefixes", 1, "--allow-undetermined"]
+    load = ["--isl", length, "--osl", PREFIX_OUTPUT, "--shared-prefix", shared, "--prefixes", 1, "--allow-undetermined"]
     asked = planned(infopt, "real", models, command=("boundary", "prefix"), more=load)
     predicted = figure_of(asked, "cached_tokens") or 0  # where no block is full there is no such figure
     found = round(warm["prefix_hit_share"] * length)

@@ -13,6 +13,9 @@ from tests.engine.server import MODEL, EngineServer
 KINDS = ("json", "code", "prose")
 # Tokens of every vocabulary used, special ones left out.
 LOWEST, HIGHEST = 100, 49_000
+# (shared tokens, own tokens behind them) of prompts that begin alike
+PREFIXES = ((512, 64), (100, 64), (512, 0))
+PREFIX_OUTPUT = 16
 CUT = 8  # tokens by which a text begins later each time it is used again
 
 
@@ -59,3 +62,14 @@ def metrics_of(server: EngineServer) -> str:
     """The text of its /metrics."""
     with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
         return str(answer.read().decode())
+
+
+def prefix_runs(server: EngineServer) -> dict[tuple[int, int], tuple[Run, Run]]:
+    """By prefix: a prompt nobody sent before, and one that begins like it."""
+    found = {}
+    for seed, (shared, own) in enumerate(PREFIXES, 100):
+        (start,) = random_prompts(1, shared, seed)
+        first, second = random_prompts(2, own, seed + 1000)
+        cold, warm = (send(server, [start + end], 1, PREFIX_OUTPUT) for end in (first, second))
+        found[shared, own] = cold, warm
+    return found

@@ -1,0 +1,92 @@
+"""What the engine is measured with for a calibration, and the calibration: two sizes alone, one of them in batches.
+
+SmolLM2-135M and the 1.1B geometry are measured at batch 1, the latter at larger batches too; `observe --calibrate` puts
+the steps of a client's results into a record. Steps of batch 1 are measured in rounds, one model after the other, so
+that a machine that slows down slows all of them down.
+"""
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.engine.load import Load
+from tests.engine.planned import Fleet, Infopt, planned
+from tests.engine.traffic import wave
+
+PROMPT, OUTPUT = 32, 16
+HERE = "cpu:40GB/s"  # this machine; its bandwidth makes floors only, and one core reads less than that
+ROUNDS = 3
+NAMES = ("real", "one", "half", "own")
+WAVES = {"real": (2, 4, 8, 16), "one": (4, 8, 16), "half": (4, 8, 16), "own": (4, 8, 16)}
+# What the calibration is given; everything else is predicted.
+GIVEN = (("real", 1), ("one", 1), ("one", 4), ("one", 8), ("one", 16))
+# Equal steps that differ by more, or a 90th percentile more times the median: others use the machine.
+CONTENDED, UNEVEN = 0.10, 1.3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Loads of one model at one batch."""
+
+    loads: tuple[Load, ...]
+
+    @property
+    def tpot_s(self) -> float:
+        return statistics.median(load.tpot_s() for load in self.loads)
+
+    @property
+    def ttft_s(self) -> float:
+        return statistics.median(load.ttft_s() for load in self.loads)
+
+    @property
+    def middle(self) -> Load:
+        """The load in the middle."""
+        return sorted(self.loads, key=Load.step_s)[len(self.loads) // 2]
+
+    @property
+    def contended(self) -> str | None:
+        """Why its times are not judged."""
+        steps = [load.step_s() for load in self.loads]
+        if max(steps) / min(steps) - 1 > CONTENDED:
+            return f"equal steps took {1e3 * min(steps):.1f} to {1e3 * max(steps):.1f} ms"
+        tail = self.middle.tail_ratio()
+        return f"90th percentile of steps {tail:.2f} times the median" if tail > UNEVEN else None
+
+
+Loads = Mapping[tuple[str, int], Measured]
+
+
+def measure(serving: Fleet) -> Loads:
+    """Every model alone, in rounds, then several requests at once."""
+    rounds: dict[str, list[Load]] = {name: [] for name in NAMES}
+    for seed in range(ROUNDS):
+        for name in NAMES:
+            with serving[name].running() as server:
+                rounds[name].append(wave(server, 1, PROMPT, OUTPUT, seed).load)
+    found = {(name, 1): Measured(tuple(held)) for name, held in rounds.items()}
+    for name, batches in WAVES.items():
+        with serving[name].running() as server:
+            for batch in batches:
+                found[name, batch] = Measured((wave(server, batch, PROMPT, OUTPUT, batch).load,))
+    return found
+
+
+def calibrate(loads: Loads, infopt: Infopt, models: dict[str, Path], folder: Path) -> Path:
+    """The record, written by `observe --calibrate`."""
+    path, result = folder / "record.yaml", folder / "result.json"
+    for name, batch in GIVEN:
+        result.write_text(json.dumps(loads[name, batch].middle.bench_result(name, PROMPT)))
+        more = ["--batch", batch, "--calibrate", path]
+        planned(infopt, name, models, command=("observe", result), more=more, hardware=("--hw", HERE), status=None)
+    return path
+
+
+def contended(loads: Loads, *also: tuple[str, int]) -> str | None:
+    """Why neither the calibration nor these timings say anything; None where they do."""
+    for name, batch in (*also, *GIVEN):
+        why = loads[name, batch].contended
+        if why is not None:
+            return f"contended: {name} at {batch}: {why}"
+    return None
