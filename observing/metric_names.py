@@ -74,7 +74,7 @@ class Way(Record):
     label   the value stands in this label of an info metric
     count   a time is metric / count, both counters
     rate    gauge: of what a time is of, how many in a second of `metric`, since the look before
-    per_request  a time is the growth of `metric` / requests
+    per_request  a time is the growth of `metric` / requests, where those ran alone: the time of a step counts once
     beside  the text must hold these too: without them, the names are of a version that means something else
     said    note for whoever reads a time that was found this way
     plus, less  series that are added to it, and taken from it

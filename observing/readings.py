@@ -10,6 +10,7 @@ from infopt.observing.observation import Spread
 from infopt.observing.windows import Snapshot
 from infopt.probes.metrics_text import Metrics
 
+ALONE = 1.05  # tokens a step of the engine up to which requests ran one by one
 ROUNDED = 0.05  # most of a figure that may be lost to digits that are not written
 
 
@@ -85,8 +86,10 @@ class Readings:
         if way.rate:
             return self._rated(way, way.rate)
         if way.per_request:
-            total, requests = way.total(self.grown), self.requests(self.counter("output_tokens"))
-            return Spread(mean=total / requests, count=requests) if total is not None and requests else None
+            total, output, steps = way.total(self.grown), self.counter("output_tokens"), self.counter("steps")
+            requests = self.requests(output)
+            alone = output is not None and steps is not None and output <= ALONE * steps
+            return Spread(mean=total / requests, count=requests) if total is not None and requests and alone else None
         return self._ratio(way) if way.count else self._histogram(way, name)
 
     def _rated(self, way: Way, rate: str) -> Spread | None:

@@ -52,7 +52,7 @@ def test_a_window_is_what_the_client_measured(server: LlamaServer, clients: int)
     assert seen.tokens_per_step == 1
     assert seen.mean_s("tpot_s") == pytest.approx(sum(a.tpot_s for a in answers) / len(answers), rel=0.02)
     prompts_s = sum(answer.timings["prompt_ms"] for answer in answers) / len(answers) / 1e3
-    assert seen.mean_s("prefill_s") == pytest.approx(prompts_s, rel=0.05)
+    assert seen.mean_s("prefill_s") == (pytest.approx(prompts_s, rel=0.05) if clients == 1 else None)
     # Clients of one round do not start in the same step.
     assert seen.effective_batch == pytest.approx(clients, rel=0.15)
     assert seen.prefix_hit_share == 0

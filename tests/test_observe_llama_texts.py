@@ -33,11 +33,16 @@ def seen(*snapshots: Snapshot) -> Observation:
 
 def test_the_rate_leaves_out_first_tokens() -> None:
     """Two answers of 51 tokens, 50 steps of 20 ms each: 102 tokens in 2 s."""
-    found = seen(text(0, 0, 0), text(102, 2, 50, 200))
+    found = seen(text(0, 0, 0), text(102, 2, 50, 202))
     assert found.mean_s("tpot_s") == pytest.approx(0.020)
     assert found.requests == 2
     assert found.output_tokens_mean == 51
-    assert found.mean_s("prefill_s") == pytest.approx(0.5)  # one second of prompts
+    assert found.mean_s("prefill_s") == pytest.approx(0.51)  # 1.02 s of prompts
+
+
+def test_prompts_that_shared_steps_have_no_time_of_their_own() -> None:
+    """102 tokens in 60 steps: two at once, and the time of a step with both prompts is counted once."""
+    assert seen(text(0, 0, 0), text(102, 2, 50, 160)).prefill_s is None
 
 
 def test_each_look_has_the_rate_of_its_own_time() -> None:
