@@ -118,6 +118,21 @@ class Accelerator:
         return replace(self, bandwidth_bytes_per_s=bytes_per_s, rated_bandwidth_bytes_per_s=rated)
 
     @property
+    def whole_memory_bytes(self) -> int:
+        """What an engine on a processor multiplies: all memory, of its node where known, shared by its ranks."""
+        return self.memory_bytes if self.node is None else self.node.total_bytes // self.node.ranks
+
+    def shared_by(self, ranks: int) -> "Accelerator":
+        """This machine's processor as one of `ranks` that share its memory has it."""
+        assert self.node is not None
+        return replace(
+            self,
+            memory_bytes=self.memory_bytes // ranks,
+            usable_memory_bytes=self.usable_memory_bytes // ranks,
+            node=replace(self.node, ranks=-(-ranks // self.node.nodes)),
+        )
+
+    @property
     def cuda_capability(self) -> float | None:
         """Compute capability as a number; None for devices that have none (other vendors name their chips there)."""
         text = self.compute_capability or ""

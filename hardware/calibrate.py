@@ -26,6 +26,7 @@ from infopt.hardware.calibration import (
     stored_calibrations,
 )
 from infopt.hardware.catalogue import base_id
+from infopt.hardware.host import UNLISTED
 from infopt.hardware.names import resolve_hardware
 from infopt.units import format_bytes_per_s, format_whole
 
@@ -95,6 +96,21 @@ def same_kind(measured: Device, device: Accelerator) -> bool:
         described = device.vendor == "custom" and measured.accelerator is None
         return measured.kind == "cpu" and (listed or described or measured.name == device.name)
     return measured.accelerator is None if device.vendor == "custom" else listed
+
+
+def device_of(device: Accelerator, unit: str | None = None) -> Device:
+    """The device of a record that is begun without a probe; what nobody listed goes by its name.
+
+    unit  hash of the one unit that is meant, where that is known
+    """
+    return Device(
+        kind="cpu" if device.processor else "cuda",
+        name=device.name or device.id,
+        accelerator=None if device.vendor == "custom" or device.id == UNLISTED else device.id,
+        uuid_hash=unit,
+        memory_bytes=device.memory_bytes,
+        compute_capability=device.compute_capability,
+    )
 
 
 def _name(device: Device) -> str:

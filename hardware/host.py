@@ -13,6 +13,7 @@ from infopt.hardware.catalogue import load_accelerator
 from infopt.units import parse_bytes_per_s
 
 MACHINE_ID = "/etc/machine-id"
+UNLISTED = "cpu"  # id of this machine's processor where the catalogue does not know it
 USABLE_SHARE = 0.9  # as the catalogue's processors have it
 FITTED = Datum("measured", "memory of this machine, as its kernel counts it")
 # What processors call themselves beside their model: "AMD EPYC 9654 96-Core Processor",
@@ -163,7 +164,7 @@ def unlisted_processor() -> Accelerator:
     """This machine's processor where the catalogue does not know it; a calibration must bring its bandwidth."""
     name, (_, memory_bytes) = processor_name(), host_memory_bytes()
     return Accelerator(
-        id="cpu",
+        id=UNLISTED,
         vendor=next((vendor for vendor in ("amd", "intel", "apple") if vendor in name.lower()), "unknown"),
         memory_class="ddr",
         memory_bytes=memory_bytes,

@@ -18,8 +18,8 @@ from infopt import __version__
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
-from infopt.hardware.calibrate import same_kind
-from infopt.hardware.calibration import METHOD, Calibration, Device, State, Step, load_calibration
+from infopt.hardware.calibrate import device_of, same_kind
+from infopt.hardware.calibration import METHOD, Calibration, State, Step, load_calibration
 from infopt.hardware.calibration_store import save
 from infopt.ledgers.compute import decode_flop_per_token, prefill_flop
 from infopt.ledgers.scenario import Scenario
@@ -74,7 +74,8 @@ def calibrate(
     Errors: InfoptError as `steps_from`, for a file of another device, and where it cannot be written.
     """
     found = steps_from(o, s, batch)
-    device = load_calibration(path).device if path.exists() else _device(hardware)
+    unit = hardware.units[0] if len(hardware.units) == 1 else None
+    device = load_calibration(path).device if path.exists() else device_of(hardware.accelerator, unit)
     if not same_kind(device, hardware.accelerator):
         asked = hardware.accelerator.name or hardware.accelerator.id
         raise InfoptError(f"--calibrate {path}: it is of {device.name}, not of {asked}; name another file")
@@ -94,20 +95,6 @@ def calibrate(
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _device(hardware: HardwareChoice) -> Device:
-    """The device of a new record; which unit it is only where this machine's own is meant."""
-    device = hardware.accelerator
-    described = device.vendor == "custom" or not device.bandwidth_bytes_per_s
-    return Device(
-        kind="cpu" if device.processor else "cuda",
-        name=device.name or device.id,
-        accelerator=None if described else device.id,
-        uuid_hash=hardware.units[0] if len(hardware.units) == 1 else None,
-        memory_bytes=device.memory_bytes,
-        compute_capability=device.compute_capability,
-    )
 
 
 def _refused(o: Observation, why: str) -> InfoptError:

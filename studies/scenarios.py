@@ -6,7 +6,7 @@ from typing import Any
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
+from infopt.hardware.accelerator import Datum, HardwareChoice
 from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.energy import Power
 from infopt.ledgers.scenario import Scenario, allowed_tensor_parallel
@@ -150,7 +150,7 @@ def build(model: ModelProfile, hardware: HardwareChoice, request: Request) -> Bu
         raise InfoptError("--kv-pool 0: a pool must hold something; without --kv-pool the engine sizes it")
     if engine.takes_all_memory:
         data = {**device.data, "usable_memory_bytes": device.data.get("memory_bytes", Datum("user", "as given"))}
-        device = replace(device, usable_memory_bytes=_whole_memory_bytes(device), data=data)
+        device = replace(device, usable_memory_bytes=device.whole_memory_bytes, data=data)
     ranks = tp * request.pp if engine.limits_per_rank else 1
     scenario = Scenario(
         model=model,
@@ -202,11 +202,6 @@ def _engine_of(request: Request, hardware: HardwareChoice) -> tuple[EngineConsta
     return engine, version, [Caveat("engine", f"{engine.engine} {version} on a processor: by the oldest rules read")]
 
 
-def _whole_memory_bytes(device: Accelerator) -> int:
-    """What an engine on a processor multiplies: the memory of its node, shared by the ranks on it."""
-    return device.memory_bytes if device.node is None else device.node.total_bytes // device.node.ranks
-
-
 def _ranks_of_processor(hardware: HardwareChoice, request: Request) -> tuple[HardwareChoice, list[Caveat]]:
     """This machine's one processor as the ranks that are to share it: each has its part of the memory.
 
@@ -216,13 +211,7 @@ def _ranks_of_processor(hardware: HardwareChoice, request: Request) -> tuple[Har
     device = hardware.accelerator
     if device.node is None or ranks == 1 or hardware.gpus != 1 or request.gpus not in (None, ranks):
         return hardware, []
-    node = replace(device.node, ranks=-(-ranks // device.node.nodes))
-    device = replace(
-        device,
-        memory_bytes=device.memory_bytes // ranks,
-        usable_memory_bytes=device.usable_memory_bytes // ranks,
-        node=node,
-    )
+    device = device.shared_by(ranks)
     text = f"{ranks} ranks share the memory of {device.name}; their floors let each read at the bandwidth of all"
     return replace(hardware, accelerator=device, gpus=ranks), [Caveat("ranks", text)]
 

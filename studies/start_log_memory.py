@@ -16,8 +16,8 @@ import infopt
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, HardwareChoice
-from infopt.hardware.calibrate import same_kind
-from infopt.hardware.calibration import METHOD, Calibration, Device, MemoryTerm, State, load_calibration
+from infopt.hardware.calibrate import device_of, same_kind
+from infopt.hardware.calibration import METHOD, Calibration, MemoryTerm, State, load_calibration
 from infopt.hardware.calibration_store import check_target, save
 from infopt.ledgers.arrays import root
 from infopt.ledgers.measured_memory import shipped_terms
@@ -172,13 +172,7 @@ def _record(old: Calibration | None, device: Accelerator, terms: tuple[MemoryTer
         created=created,
         infopt=infopt.__version__,
         complete=True,
-        device=Device(
-            kind="cpu" if device.processor else "cuda",
-            name=device.name or device.id,
-            accelerator=None if device.vendor in ("custom", "unknown") else device.id,
-            uuid_hash=None,
-            memory_bytes=device.memory_bytes,
-        ),
+        device=device_of(device),
         state=State(notes=["memory by start-up logs; nothing was measured by infopt"]),
         software={},
         memory=list(terms),

@@ -14,7 +14,7 @@ import pytest
 
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import HardwareChoice
-from infopt.hardware.calibrate import resolve_calibrated
+from infopt.hardware.calibrate import device_of, resolve_calibrated, same_kind
 from infopt.hardware.calibration import Step, load_calibration
 from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.estimate import Estimate
@@ -234,3 +234,14 @@ def test_the_ledger_counts_what_a_step_moves() -> None:
     assert decode.kv_bytes == 288 * 23040
     assert prompt.flop > 256 * 2 * 0.9 * 106e6
     assert (decode.eager, decode.engine, decode.weights, decode.kv) == (True, "vllm", "bf16", "bf16")
+
+
+def test_a_processor_nobody_listed_goes_by_its_name() -> None:
+    """Two of them have the same id, `cpu`, which must not make them one kind."""
+    here = resolve_hardware("cpu:20GB/s").accelerator
+    unlisted = replace(here, id="cpu", name="Some CPU")
+    other = replace(unlisted, name="Another CPU")
+    assert device_of(unlisted).accelerator is None
+    assert same_kind(device_of(unlisted), unlisted)
+    assert not same_kind(device_of(unlisted), other)
+    assert device_of(hardware().accelerator).name == MACHINE
