@@ -16,7 +16,7 @@ from infopt.gate.engine_defaults import default_of, stand_in
 from infopt.gate.engines import DATA
 from infopt.gate.placing import context_of, placement_of, whole_number
 from infopt.hardware.accelerator import HardwareChoice
-from infopt.profiles.engines import ENGINES, engine_names, load_engine, version_key
+from infopt.profiles.engines import ENGINES, engine_names, load_engine, load_engine_on_processor, version_key
 from infopt.profiles.formats import format_name, load_kv_format
 from infopt.profiles.geometry import LayerRun, ModelProfile
 from infopt.records import names_in, read_yaml
@@ -41,7 +41,7 @@ def asked(
 ) -> tuple[ModelProfile, Request]:
     """What lies on devices, and the planner's request with the memory beside it."""
     model = on_devices(deployment, model, assumed)
-    request = request_of(deployment, model, context, assumed)
+    request = request_of(deployment, model, device, context, assumed)
     scenario = build(model, device, request).scenario
     scenario.check()
     extra = beside_bytes(deployment, scenario, device, assumed)
@@ -62,10 +62,12 @@ def _pool_bytes(deployment: Deployment, device: HardwareChoice) -> int | None:
     return _positive(deployment.value("kv_bytes")) if space is None else _positive(space * GIB)
 
 
-def request_of(deployment: Deployment, model: ModelProfile, context: int | None, assumed: list[str]) -> Request:
+def request_of(
+    deployment: Deployment, model: ModelProfile, device: HardwareChoice, context: int | None, assumed: list[str]
+) -> Request:
     """The planner's request."""
     value, placed, length = deployment.value, placement_of(deployment), context_of(deployment, model)
-    engine, version = _record(deployment, assumed)
+    engine, version = _record(deployment, device.accelerator.processor, assumed)
     if length.how:
         assumed.append(length.how)
     if int(value("dcp", 1) or 1) > 1:
@@ -98,7 +100,7 @@ def request_of(deployment: Deployment, model: ModelProfile, context: int | None,
     )
 
 
-def _record(deployment: Deployment, assumed: list[str]) -> tuple[str, str]:
+def _record(deployment: Deployment, processor: bool, assumed: list[str]) -> tuple[str, str]:
     """The engine and version whose record is used."""
     engine, version = deployment.engine, deployment.version
     other = stand_in(engine)
@@ -108,7 +110,8 @@ def _record(deployment: Deployment, assumed: list[str]) -> tuple[str, str]:
     if engine not in engine_names():
         raise UndeterminedError(f"memory of {engine} is described by no record")
     if version is None:
-        version = load_engine(engine)[1]
+        own = load_engine_on_processor(engine) if processor else None
+        version = (own or load_engine(engine))[1]
         assumed.append(f"{engine} {version}: no version in the file")
         return engine, version
     try:

@@ -129,6 +129,14 @@ def test_a_pool_the_file_gives_is_the_plans() -> None:
         assert found.memory.kv_pool_tokens == tokens
 
 
+def test_a_processor_without_a_version_is_planned_by_its_own_rules() -> None:
+    text = PROCESSOR.format(space="1", more="").replace(":v0.32.0", ":latest")
+    (one,) = gate(["-"], Policy(), Overrides(gpu="custom:24GB:20GB/s:cpu"), standard_input=text).checked
+    assert one.case.plan is not None
+    assert one.case.plan.scenario.engine.known
+    assert one.case.plan.scenario.block_tokens == 128
+
+
 def test_a_length_the_pool_does_not_hold_is_found() -> None:
     one = processor_case("", '"--kv-cache-memory-bytes", "90000000"')
     assert [finding.rule for finding in one.findings if finding.severity == "error"] == ["no-full-request"]
