@@ -24,7 +24,7 @@ test: $(VENV)/.dev-ready
 test-engine: $(VENV)/.dev-ready
 	@$(BIN)/python tests/engine/environment.py; status=$$?; \
 	if [ $$status -eq 3 ]; then exit 0; elif [ $$status -ne 0 ]; then exit $$status; fi; \
-	$(BIN)/pytest tests/engine --durations=12
+	$(BIN)/pytest tests/engine -rs --durations=8
 
 check: $(VENV)/.dev-ready .links/infopt
 	$(BIN)/ruff format --check .

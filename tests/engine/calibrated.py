@@ -22,7 +22,9 @@ NAMES = ("real", "one", "half", "own")
 WAVES = {"real": (2, 4, 8, 16), "one": (4, 8, 16), "half": (4, 8, 16), "own": (4, 8, 16)}
 # What the calibration is given; everything else is predicted.
 GIVEN = (("real", 1), ("one", 1), ("one", 4), ("one", 8), ("one", 16))
-# Equal steps that differ by more, or a 90th percentile more times the median: others use the machine.
+# The same with the batches of the small model too: both ends of the sizes have a curve, so intervals may be asked for.
+CURVES = (*GIVEN, ("real", 4), ("real", 8), ("real", 16))
+# Equal steps whose median is so much above the least, or a 90th percentile more times the median: others use the machine.
 CONTENDED, UNEVEN = 0.10, 1.3
 
 
@@ -49,7 +51,7 @@ class Measured:
     def contended(self) -> str | None:
         """Why its times are not judged."""
         steps = [load.step_s() for load in self.loads]
-        if max(steps) / min(steps) - 1 > CONTENDED:
+        if statistics.median(steps) / min(steps) - 1 > CONTENDED:  # one disturbed round of three does not matter
             return f"equal steps took {1e3 * min(steps):.1f} to {1e3 * max(steps):.1f} ms"
         tail = self.middle.tail_ratio()
         return f"90th percentile of steps {tail:.2f} times the median" if tail > UNEVEN else None
@@ -73,10 +75,12 @@ def measure(serving: Fleet) -> Loads:
     return found
 
 
-def calibrate(loads: Loads, infopt: Infopt, models: dict[str, Path], folder: Path) -> Path:
-    """The record, written by `observe --calibrate`."""
+def calibrate(
+    given: tuple[tuple[str, int], ...], loads: Loads, infopt: Infopt, models: dict[str, Path], folder: Path
+) -> Path:
+    """A record, written by `observe --calibrate`."""
     path, result = folder / "record.yaml", folder / "result.json"
-    for name, batch in GIVEN:
+    for name, batch in given:
         result.write_text(json.dumps(loads[name, batch].middle.bench_result(name, PROMPT)))
         more = ["--batch", batch, "--calibrate", path]
         planned(infopt, name, models, command=("observe", result), more=more, hardware=("--hw", HERE), status=None)
@@ -85,7 +89,7 @@ def calibrate(loads: Loads, infopt: Infopt, models: dict[str, Path], folder: Pat
 
 def contended(loads: Loads, *also: tuple[str, int]) -> str | None:
     """Why neither the calibration nor these timings say anything; None where they do."""
-    for name, batch in (*also, *GIVEN):
+    for name, batch in (*also, *CURVES):
         why = loads[name, batch].contended
         if why is not None:
             return f"contended: {name} at {batch}: {why}"

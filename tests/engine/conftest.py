@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.engine import environment
-from tests.engine.calibrated import Loads, calibrate, measure
+from tests.engine.calibrated import CURVES, GIVEN, Loads, calibrate, measure
 from tests.engine.figures import Figures
 from tests.engine.models import smollm2_file, write_models
 from tests.engine.planned import Fleet, Infopt
@@ -136,5 +136,13 @@ def loads(serving: Fleet) -> Loads:
 
 @pytest.fixture(scope="session")
 def record(loads: Loads, infopt: Infopt, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What was measured, as a calibration."""
-    return calibrate(loads, infopt, models, tmp_path_factory.mktemp("calibration"))
+    """Two sizes and one batch curve, as a calibration."""
+    return calibrate(GIVEN, loads, infopt, models, tmp_path_factory.mktemp("calibration"))
+
+
+@pytest.fixture(scope="session")
+def curves_record(
+    loads: Loads, infopt: Infopt, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Two sizes and the batch curves of both."""
+    return calibrate(CURVES, loads, infopt, models, tmp_path_factory.mktemp("curves"))
