@@ -24,7 +24,7 @@ WAVES = {"real": (2, 4, 8, 16), "one": (4, 8, 16), "half": (4, 8, 16), "own": (4
 GIVEN = (("real", 1), ("one", 1), ("one", 4), ("one", 8), ("one", 16))
 # The same with the batches of the small model too: both ends of the sizes have a curve, so intervals may be asked for.
 CURVES = (*GIVEN, ("real", 4), ("real", 8), ("real", 16))
-# Equal steps whose median is so much above the least, or a 90th percentile more times the median: others use the machine.
+# Equal steps whose median is this far above the least, or a 90th percentile so many times the median: others are here.
 CONTENDED, UNEVEN = 0.10, 1.3
 
 
