@@ -81,9 +81,11 @@ def calibrate(
     """A record, written by `observe --calibrate`."""
     path, result = folder / "record.yaml", folder / "result.json"
     for name, batch in given:
+        if loads[name, batch].contended is not None:
+            continue  # refused as a step perhaps, and no test judges what is calibrated without it
         result.write_text(json.dumps(loads[name, batch].middle.bench_result(name, PROMPT)))
         more = ["--batch", batch, "--calibrate", path]
-        planned(infopt, name, models, command=("observe", result), more=more, hardware=("--hw", HERE), status=None)
+        planned(infopt, name, models, command=("observe", result), more=more, hardware=("--hw", HERE))
     return path
 
 

@@ -16,7 +16,7 @@ UNSEEN = tuple((name, batch) for name in ("half", "own") for batch in (1, 4, 8, 
 PREDICTED = (*UNSEEN, *(("real", batch) for batch in (1, 2, 4, 8, 16)))
 STEP_ERROR, BATCH_ERROR = 0.10, 0.20
 HALF_WIDTH, TTFT_RATIO = 0.30, 3.0
-# The time of a prompt is known at 32 tokens and asked about at 576.
+# Times shorter a first token is. Seconds are printed only: prompts are measured at 32 tokens and asked about at 576.
 SAVED_ERROR = 0.30
 
 
@@ -89,4 +89,4 @@ def test_first_token_of_a_prefix_that_is_kept(
     figures.add("prefix", f"{shared}+{own}", "saved_ttft_s", cold_s - warm_s, before_s - after_s)
     figures.add("prefix", f"{shared}+{own}", "ttft_gain_ratio", cold_s / warm_s, before_s / after_s)
     skip_contended(loads)
-    assert before_s - after_s == pytest.approx(cold_s - warm_s, rel=SAVED_ERROR)
+    assert before_s / after_s == pytest.approx(cold_s / warm_s, rel=SAVED_ERROR)
