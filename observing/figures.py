@@ -25,6 +25,7 @@ from infopt.probes.draft_counters import Counts, counts_of
 APART = 0.25  # of each other: two ways to count the batch that contradict
 MOVING = 0.5  # the batch of one half of the scrapes against the other's
 SCRAPES = 6  # from which a moving load is looked for
+MOST_PER_STEP = 64  # tokens a step gives a sequence: no draft and no bundle of steps is longer
 
 
 class Figures(Readings):
@@ -35,7 +36,7 @@ class Figures(Readings):
         output, first = self.counter("output_tokens"), self.counter("first_tokens")
         decoded = None if output is None or first is None else max(0.0, output - first)
         times = {name: self.time(name) for name in ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")}
-        decoded = self.decoded if decoded is None else decoded
+        decoded = self._of_one_time(self.decoded if decoded is None else decoded)
         times["tpot_s"] = self._tpot(times["tpot_s"], decoded, times["prefill_s"])
         speculation = self._speculation(decoded, output)
         speculation["tokens_per_step"] = self._tokens_per_step(decoded, output, times)
@@ -54,6 +55,14 @@ class Figures(Readings):
             "steps": self.counter("steps"),
             "preemptions": self.counter("preemptions"),
         }
+
+    def _of_one_time(self, decoded: float | None) -> float | None:
+        """Decoded tokens; None where the steps that gave them cannot be those that are counted."""
+        steps = self.counter("answer_steps")
+        if not decoded or not steps or decoded <= MOST_PER_STEP * steps:
+            return decoded
+        self.notes.append(f"left out: {decoded:.6g} tokens in {steps:.6g} steps of sequences: not counted side by side")
+        return None
 
     def _tpot(self, found: Spread | None, decoded: float | None, prefill: Spread | None) -> Spread | None:
         """The histogram's; its mean from the time of steps, or of requests after their prompts, where it has none."""

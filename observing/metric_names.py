@@ -145,11 +145,11 @@ class MetricNames(Record):
     engine         as engine_names() has it
     owner          what /v1/models says
     prefixes       of its metrics
-    also           another prefix, which collectors and proxies write for the first
+    also           other prefixes, which collectors, proxies and Ray write for the first
     marks          any of these makes it this engine: a prefix alone may be a router's
     in_front       it stands in front of an engine, whose own metrics say more where they are there too
     speculation    record of probes/data/draft_counters
-    model_label    label of the model's name
+    model_label    labels of the model's name, newest first: the first that is anywhere in the text
     model_of       metric whose models count: others are steps before and behind it
     ranks          labels that tell engines apart which share the load: their figures add up
     copies         labels that tell apart ranks which do the same work: the first counts
@@ -167,11 +167,11 @@ class MetricNames(Record):
     engine: str
     owner: str | None = None
     prefixes: list[str]
-    also: str | None = None
+    also: list[str] = Field([])
     marks: list[str]
     in_front: bool = False
     speculation: str | None = None
-    model_label: str | None = None
+    model_label: list[str] = Field([])
     model_of: str | None = None
     ranks: list[str] = Field([])
     copies: list[str] = Field([])
@@ -267,7 +267,7 @@ def engines_of(metrics: Metrics) -> tuple[MetricNames, ...]:
 
 def spelled(metrics: Metrics) -> Metrics:
     """The same text under the names of the engines themselves, where a collector has written another prefix."""
-    others = {names.also: names.prefixes[0] for names in known_engines() if names.also is not None}
+    others = {also: names.prefixes[0] for names in known_engines() for also in names.also}
     renamed = {}
     for name, series in metrics.series.items():
         prefix = next((prefix for prefix in others if name.startswith(prefix)), None)

@@ -123,8 +123,8 @@ class Readings:
         return float(round(first)) if first > 1 / ROUNDED * output * (rounding + self.names.rounding(1.0)) else None
 
     def _ratio(self, way: Way) -> Spread | None:
-        over = sum(way.chosen(self.grown, way.count).values())
-        return Spread(mean=sum(way.chosen(self.grown).values()) * way.scale / over, count=over) if over > 0 else None
+        spent, over = way.chosen(self.grown), sum(way.chosen(self.grown, way.count).values())
+        return Spread(mean=sum(spent.values()) * way.scale / over, count=over) if spent and over > 0 else None
 
     def _histogram(self, way: Way, name: str) -> Spread | None:
         histogram = histogram_of(self.grown, way.metric, way.fits)

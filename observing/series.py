@@ -28,14 +28,15 @@ class Chosen:
 def choose(metrics: Metrics, names: MetricNames, model: str | None) -> Chosen:
     """The series of one engine that count; names of others stay as they are."""
     own = {name: series for name, series in metrics.series.items() if name.startswith(tuple(names.prefixes))}
-    models = _models(own, names)
+    label = next((label for label in names.model_label if _values(own.values(), label)), None)
+    models = _models(own, names, label)
     kept_models = (model,) if model in models else models
     first = _first_copies(own.values(), names)
     reads, unusable = names.reads(), set()
     kept: dict[str, Mapping[Labels, float]] = {name: metrics.series[name] for name in metrics.series if name not in own}
     all_count = kept_models == models and names.model_of is None and not first
     for name, series in own.items():
-        chosen = {k: value for k, value in series.items() if all_count or _counts(k, names, kept_models, first)}
+        chosen = {k: value for k, value in series.items() if all_count or _counts(k, names, label, kept_models, first)}
         usable = {labels: value for labels, value in chosen.items() if math.isfinite(value) and value >= 0}
         if len(usable) < len(chosen) and name in reads:
             unusable.add(name)
@@ -65,23 +66,27 @@ def _first_copies(series: Iterable[Iterable[Labels]], names: MetricNames) -> dic
 
 
 def _counts(
-    labels: Labels, names: MetricNames, models: tuple[str, ...], first: Mapping[Rank, Mapping[str, str]]
+    labels: Labels,
+    names: MetricNames,
+    label: str | None,
+    models: tuple[str, ...],
+    first: Mapping[Rank, Mapping[str, str]],
 ) -> bool:
     """Whether a series is of a model that counts, and of the first copy."""
     said = dict(labels)
-    model = said.get(names.model_label or "")
+    model = said.get(label or "")
     if model is not None and models and model not in models:
         return False
     least = first.get(_rank(said, names), {})
-    return all(said.get(label, value) == value for label, value in least.items())
+    return all(said.get(copy, value) == value for copy, value in least.items())
 
 
-def _models(own: Mapping[str, Mapping[Labels, float]], names: MetricNames) -> tuple[str, ...]:
+def _models(own: Mapping[str, Mapping[Labels, float]], names: MetricNames, label: str | None) -> tuple[str, ...]:
     """Models the text is of, by name."""
-    if names.model_label is None:
+    if label is None:
         return ()
     series = own.get(names.model_of) if names.model_of else None
-    return tuple(sorted(_values(own.values() if series is None else [series], names.model_label) - {""}))
+    return tuple(sorted(_values(own.values() if series is None else [series], label) - {""}))
 
 
 def _values(series: Iterable[Iterable[Labels]], label: str) -> set[str]:

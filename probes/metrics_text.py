@@ -72,6 +72,12 @@ def parse_metrics(data: bytes, where: str) -> Metrics:
         if count > MAX_SERIES:
             raise InfoptError(f"{where}: more than {MAX_SERIES} series of metrics")
     if not series:
+        declared = data.count(b"# TYPE ")
+        if declared:
+            raise InfoptError(
+                f"{where}: names {declared} metric{'' if declared == 1 else 's'} and has no value of any: nothing was "
+                "served yet, or another process counts; ask again after a request"
+            )
         raise InfoptError(f"{where}: holds no metrics (a Prometheus text is expected)")
     return Metrics(series, unreadable)
 

@@ -62,9 +62,9 @@ def render_observation(o: Observation, form: str, added: Added = NOTHING_ADDED) 
 
         return dumps(as_dict(o, added))
     if form == "csv":
-        from infopt.reports.csv_report import flattened, rows_csv
+        from infopt.reports.csv_report import rows_csv
 
-        return rows_csv([dict(flattened(o.plain()))])
+        return rows_csv([_columns(o)])
     if form == "md":
         return "\n".join(_markdown(o, added))
     return _page(o, added)
@@ -73,13 +73,12 @@ def render_observation(o: Observation, form: str, added: Added = NOTHING_ADDED) 
 def render_several(found: Sequence[Observation], form: str) -> str:
     """Results of one file, one row each."""
     if form in ("json", "csv"):
-        from infopt.reports.csv_report import flattened, rows_csv
+        from infopt.reports.csv_report import rows_csv
         from infopt.reports.json_report import dumps
 
-        plain = [o.plain() for o in found]
         if form == "csv":
-            return rows_csv([dict(flattened(one)) for one in plain])
-        return dumps({"schema": SEVERAL_SCHEMA, "observations": plain})
+            return rows_csv([_columns(o) for o in found])
+        return dumps({"schema": SEVERAL_SCHEMA, "observations": [o.plain() for o in found]})
     rows = [_row(number, o) for number, o in enumerate(found, start=1)]
     if form == "md":
         from infopt.reports.markdown import table
@@ -93,6 +92,13 @@ def render_several(found: Sequence[Observation], form: str) -> str:
     drop = ("source", "requests", "tokens/s")
     hint = facts([("-", "one of them in full: --row N; for --observed: --row N --out FILE")], label_width=1)
     return to_text([title, "", columns_table(ROW_COLUMNS, rows, "source", drop, indent=2), "", hint])
+
+
+def _columns(o: Observation) -> dict[str, Any]:
+    """A row of CSV."""
+    from infopt.reports.csv_report import flattened
+
+    return {name: printable(value) if isinstance(value, str) else value for name, value in flattened(o.plain())}
 
 
 def _row(number: int, o: Observation) -> tuple[str, ...]:
@@ -154,7 +160,7 @@ def _load(o: Observation) -> Iterator[tuple[str, str]]:
         said += [f"{_number(by_law)} by Little's law"] if by_law is not None else []
         yield "batch", "; ".join(said)
     if o.waiting is not None:
-        yield "waiting", f"{_number(o.waiting)} requests"
+        yield "waiting", f"{_number(o.waiting)} request{'' if o.waiting == 1 else 's'}"
     if o.requests is not None:
         rate = f" ({_number(o.requests_per_s)}/s)" if o.requests_per_s is not None else ""
         lengths = [

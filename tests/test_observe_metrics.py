@@ -68,7 +68,7 @@ def test_every_pair_of_texts_is_expected() -> None:
 def test_engines_have_the_names_of_the_ledgers() -> None:
     mine = {names.engine for names in known_engines()}
     assert mine >= set(engine_names())
-    assert mine - set(engine_names()) == {"tgi", "dynamo"}
+    assert mine - set(engine_names()) == {"tgi", "dynamo", "nim"}
 
 
 def test_one_scrape_is_totals() -> None:
@@ -323,6 +323,83 @@ def test_prefixes_with_an_underscore_are_the_same_engine() -> None:
         before, after = pair(name)
         found = window(before.replace(old, new), after.replace(old, new))
         assert found.model_dump(exclude={"notes"}) == window(before, after).model_dump(exclude={"notes"})
+
+
+def test_names_that_ray_writes_are_the_engines_own() -> None:
+    """Ray Serve puts its own prefix and labels before a vLLM's names, and a node's replicas into one text."""
+    before, after = pair("vllm_0.12")
+    for prefix in ("ray_vllm:", "ray_vllm_"):
+        found = window(before.replace("vllm:", prefix), after.replace("vllm:", prefix))
+        assert found.model_dump(exclude={"notes"}) == window(before, after).model_dump(exclude={"notes"})
+    two = [text.replace("vllm:", "ray_vllm_").replace("{", '{WorkerId="a",') for text in (before, after)]
+    both = window(*(text + "\n" + text.replace('"a"', '"b"') for text in two))
+    one = window(*two)
+    assert one.effective_batch is not None
+    assert both.effective_batch == close(2 * one.effective_batch)
+    assert any("2 engines (WorkerId a, b)" in note for note in both.notes)
+
+
+def test_a_nim_is_read_and_names_no_engine_inside() -> None:
+    text = """num_requests_running{model_name="example"} 3
+num_requests_waiting{model_name="example"} 2
+gpu_cache_usage_perc{model_name="example"} 0.25
+prompt_tokens_total{model_name="example"} 8000
+generation_tokens_total{model_name="example"} 1010
+time_to_first_token_seconds_count{model_name="example"} 10
+time_to_first_token_seconds_sum{model_name="example"} 2
+time_per_output_token_seconds_count{model_name="example"} 1000
+time_per_output_token_seconds_sum{model_name="example"} 20
+request_success_total{model_name="example"} 10
+num_request_max{model_name="example"} 256
+"""
+    found = observation_of([snapshot(text)], "here")
+    assert (found.engine, found.version_guess, found.model, found.unknown_names) == ("nim", None, "example", ())
+    assert (found.effective_batch, found.waiting, found.kv_use_share) == (3, 2, 0.25)
+    assert (found.requests, found.output_tokens, found.tokens_per_step) == (10, 1010, 1.0)
+    assert (found.mean_s("tpot_s"), found.mean_s("itl_s"), found.mean_s("ttft_s")) == (0.02, 0.02, 0.2)
+    assert any("does not say which engine" in note for note in found.notes)
+
+
+def test_what_is_missing_takes_no_time() -> None:
+    """A time is of two counters: where the seconds are not in the text, it is not known, and not 0."""
+    rows = [row for row in text_of("triton_after").splitlines() if "_duration_us" not in row]
+    found = observation_of([snapshot("\n".join(rows))], "here")
+    assert found.requests
+    assert (found.e2e_s, found.queue_s) == (None, None)
+
+
+def test_a_label_of_an_older_version_names_the_model() -> None:
+    old = 'sglang:generation_tokens_total{name="example"} 100\nsglang:num_running_reqs{name="example"} 2\n'
+    assert observation_of([snapshot(old)], "here").model == "example"
+    other = 'sglang:func_latency_seconds_count{name="step"} 5\nsglang:token_usage{model_name="m"} 0.5\n'
+    assert observation_of([snapshot(other)], "here").model == "m"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\nvllm:generation_tokens_total 10\n",
+        "vllm:num_requests_running 2\nvllm:gpu_cache_usage_perc 0.5\n",
+        "sglang:num_running_reqs 2\nsglang:token_usage 0.5\n",
+    ],
+)
+def test_lines_cut_out_of_a_text_do_not_tell_its_version(text: str) -> None:
+    assert observation_of([snapshot(text)], "here").version_guess is None
+
+
+def test_tokens_and_steps_of_different_things_give_no_time_per_token() -> None:
+    before, after = pair("vllm_0.6.3")
+    assert window(before, after).tokens_per_step == 1.0
+    many = "\n".join(f'vllm:generation_tokens_total{{a="{i}"}} 900000' for i in range(9))
+    found = window(before, after + "\n" + many)
+    assert (found.tokens_per_step, found.tpot_s) == (None, None)
+    assert any("not counted side by side" in note for note in found.notes)
+
+
+def test_names_without_values_are_said_to_be() -> None:
+    text = "# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_running gauge\n"
+    with pytest.raises(InfoptError, match="names 1 metric and has no value of any"):
+        snapshot(text)
 
 
 def test_an_engine_behind_dynamo_is_read_itself() -> None:
