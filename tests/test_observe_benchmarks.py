@@ -465,3 +465,70 @@ def test_known_files_with_something_else_inside(draw: Any, name: str, value: Any
         json.dumps(one.plain(), allow_nan=False)
         assert one.effective_batch is None or math.isfinite(one.effective_batch)
         assert one.tokens_per_step is None or one.tokens_per_step >= 1
+
+
+def test_a_draft_in_every_step_is_all_of_them() -> None:
+    """Means of requests put a draft in 100.2 % of the steps: it is in all of them."""
+    result = {k: v for k, v in parsed("vllm_serve_ngram.json").items() if k != "latencies" and "e2el" not in k}
+    result |= {"completed": 10, "failed": 0, "num_prompts": 10, "total_output_tokens": 4010, "duration": 20.0}
+    result |= {"request_throughput": 0.5, "output_throughput": 200.5, "mean_itl_ms": 50.1, "mean_tpot_ms": 20.0}
+    result |= {"spec_decode_num_drafts": 1600, "spec_decode_draft_tokens": 4800, "spec_decode_accepted_tokens": 2400}
+    (found,) = read_benchmark(result, "here") or []
+    assert found.tokens_per_step == pytest.approx(2.505)
+    assert (found.draft_share, found.drafted_tokens) == (1.0, 3.0)
+    (many,) = read_benchmark(result | {"spec_decode_num_drafts": 2400}, "here") or []
+    assert many.draft_share is None
+
+
+def test_a_time_per_token_that_counts_chunks_is_found_out() -> None:
+    """inference-perf of 2025 divides by chunks: 40 ms x 100 tokens take 4 s, and the file states 20 ms."""
+    result = parsed("inference_perf.json")
+    done = result["successes"]
+    done["throughput"]["output_tokens_per_sec"] = done["throughput"]["requests_per_sec"] * 101
+    for name, mean in (("request_latency", 4.2), ("time_to_first_token", 0.2), ("time_per_output_token", 0.02)):
+        done["latency"][name] = {"mean": mean, "median": mean, "p90": mean, "p99": mean}
+    (found,) = read_benchmark(result, "here") or []
+    assert isinstance(found.tpot_s, Spread)
+    assert found.tpot_s.mean == pytest.approx(0.04)
+    assert found.tpot_s.p50 is None
+    assert said(found, "40 ms by end-to-end times and tokens, which counts here; the file states 20 ms")
+    done["latency"]["time_per_output_token"]["mean"] = 0.038
+    (close,) = read_benchmark(result, "here") or []
+    assert isinstance(close.tpot_s, Spread)
+    assert close.tpot_s.mean == 0.038
+
+
+def test_conversations_of_vllm_bench() -> None:
+    """The client in Rust writes other settings for conversations, and the same figures."""
+    result = parsed("vllm_serve.json")
+    for name in ("tokenizer_id", "num_prompts", "request_rate", "max_concurrency", "endpoint_type"):
+        result.pop(name, None)
+    talk = {"mode": "multi_turn", "backend": "openai-chat", "num_conversations": 20, "multi_turn_concurrency": 4}
+    (found,) = read_benchmark(result | talk | {"per_turn_metrics": []}, "here") or []
+    assert found.model_dump(exclude={"notes", "source"}) == only("vllm_serve.json").model_dump(
+        exclude={"notes", "source"}
+    )
+    assert said(found, "load: at most 4 at once asked for, 20 conversations, a request a turn")
+
+
+def test_a_sweep_of_aiperf_is_a_row_each() -> None:
+    one = parsed("aiperf_0_13.json")
+    metrics = {name: value for name, value in one.items() if isinstance(value, dict) and "unit" in value}
+    parts = [{"parameters": {"concurrency": n}, "metrics": metrics} for n in (8, 16)]
+    found = read_benchmark({"aggregation_type": "sweep", "per_combination_metrics": parts}, "here") or []
+    assert [said(row, f"load: concurrency {n} asked for") for row, n in zip(found, (8, 16), strict=True)] == [True] * 2
+    alone = only("aiperf_0_13.json")
+    assert {(row.effective_batch, row.tpot_s, row.requests) for row in found} == {
+        (alone.effective_batch, alone.tpot_s, alone.requests)
+    }
+    with pytest.raises(InfoptError, match="holds 0 combinations"):
+        read_benchmark({"per_combination_metrics": []}, "here")
+    with pytest.raises(InfoptError, match="combination 1"):
+        read_benchmark({"per_combination_metrics": [{"parameters": {}}]}, "here")
+
+
+def test_aiperf_is_told_by_its_version_too() -> None:
+    result = parsed("aiperf_0_13.json")
+    del result["input_config"]
+    (found,) = read_benchmark(result | {"aiperf_version": "0.13.0"}, "here") or []
+    assert found.effective_batch == only("aiperf_0_13.json").effective_batch

@@ -15,22 +15,53 @@ forgets steps without a draft, and is not used.
 from collections.abc import Mapping
 from typing import Any
 
-from infopt.observing.benchmarks.figures import Counted, Figures, failures, observation, ratio, spread, steps
+from infopt.observing.benchmarks.figures import (
+    Counted,
+    Figures,
+    draft_share,
+    failures,
+    observation,
+    ratio,
+    spread,
+    steps,
+)
 from infopt.observing.observation import Observation, Spread
 
 # Units the two tools write times in -> seconds (aiperf MetricTimeUnit; genai-perf always ms).
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "sec": 1.0, "s": 1.0}
+SWEEP = "per_combination_metrics"
+MOST_COMBINATIONS = 1000  # of one sweep
 METRICS = ("request_throughput", "request_latency", "output_sequence_length", "input_sequence_length")
 
 
 def claims(result: Mapping[str, Any]) -> bool:
-    """By the configuration and the metrics the tools write beside it."""
+    """By the configuration, or the version, and the metrics the tools write beside it; a sweep by its parts."""
+    if isinstance(result.get(SWEEP), list):
+        return True
     inside = _metrics(result)
-    return "input_config" in result and any(_is_metric(inside.get(name)) for name in METRICS)
+    said = "input_config" in result or "aiperf_version" in result
+    return said and any(_is_metric(inside.get(name)) for name in METRICS)
 
 
 def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
-    """The observation of one summary."""
+    """The observation of one summary, or one of each combination of a sweep."""
+    if SWEEP not in result:
+        return [_summary(result, where, ())]
+    parts = result[SWEEP]
+    if not parts or len(parts) > MOST_COMBINATIONS:
+        raise Figures(result, where).error(f"{SWEEP} holds {len(parts)} combinations, not 1 to {MOST_COMBINATIONS}")
+    return [_combination(part, f"{where}: combination {number}") for number, part in enumerate(parts, 1)]
+
+
+def _combination(part: Any, where: str) -> Observation:
+    """One of a sweep: metrics as a summary has them, means over its trials, and what it was asked to run."""
+    figures = Figures(part, where)
+    asked = figures.part("parameters")
+    said = [f"{name} {value}" for name in asked.data if (value := asked.setting(name)) is not None]
+    return _summary(figures.part("metrics").data, where, (f"load: {', '.join(said)} asked for",) if said else ())
+
+
+def _summary(result: Mapping[str, Any], where: str, asked: tuple[str, ...]) -> Observation:
     figures = Figures(_metrics(result), where)
     rate_per_s = _positive(figures, "request_throughput")
     requests = _average(figures, "request_count")
@@ -45,11 +76,11 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         window_s, requests_known, output_tokens, tpot, ttft, _time(figures, "request_latency")
     ).fields()  # fmt: skip
     drafts = _average(figures, "total_spec_decode_steps")
-    speculation = steps(ratio(chunk, tpot), chunk, speculates=bool(drafts))
+    speculation = steps(ratio(chunk, counted["tpot_s"]), chunk, speculates=bool(drafts))
     if drafts:
         decoded = None if output_tokens is None else output_tokens - requests_known
         speculation |= _drafts(result, figures, drafts, decoded, speculation["tokens_per_step"])
-    notes = [*counted["notes"], *speculation.pop("notes")]
+    notes = [*counted["notes"], *speculation.pop("notes"), *asked]
     notes += failures(_average(figures, "error_request_count"), requests_known)
     if result.get("was_cancelled") is True or result.get("is_complete") is False:
         notes.append("the run was cancelled or broke off before its end")
@@ -64,7 +95,7 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         notes.append(f"the file counts no requests; tokens in and out of one: {lengths or 'not said'}")
         fields |= dict.fromkeys(("window_s", "requests", "prompt_tokens", "output_tokens"))
     fields["notes"] = tuple(notes)
-    return [observation(where, fields)]
+    return observation(where, fields)
 
 
 def _metrics(result: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -115,11 +146,11 @@ def _drafts(
 ) -> dict[str, Any]:
     """From the accounts of single answers, which a vLLM started for it gives: its "steps" are those with a draft."""
     drafted = _average(figures, "total_draft_tokens")
-    share = drafts * tokens_per_step / decoded if tokens_per_step is not None and decoded and decoded > 0 else None
+    share = None if tokens_per_step is None or not decoded else draft_share(drafts, tokens_per_step, max(decoded, 0.0))
     return {
         "drafted_tokens": None if drafted is None else drafted / drafts,
         "acceptance_per_position": _per_position(result, figures),
-        "draft_share": share if share is not None and share <= 1 else None,
+        "draft_share": share,
     }
 
 

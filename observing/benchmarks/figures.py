@@ -17,6 +17,7 @@ end-to-end time is all there is: it counts sequences that wait or are in their p
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ MOST = 1e15  # no count, and no time in nanoseconds, of a benchmark is larger
 LEAST = 1e-12  # what is smaller is 0: nothing of a benchmark is, and quotients stay finite
 MS = 1e-3
 ONE_TOKEN = 1.05  # outputs of so many tokens are of one: means over requests and over outputs differ that much
+ROUNDED = 1.05  # a share of all by two means
+APART = 1.5  # times: a time per output token that the end-to-end times contradict
 TOGETHER = "of all replicas behind the address together"  # a client cannot tell them apart
 SPREAD_NAMES = ("mean", "p50", "p90", "p99")
 
@@ -180,6 +183,11 @@ class Counted:
 
     def fields(self) -> dict[str, Any]:
         """The fields of an observation that hold all this, with the batch; see the module."""
+        contradicted = self._contradicted()
+        if contradicted is not None:
+            tpot, said = contradicted
+            found = replace(self, tpot_s=tpot).fields()
+            return {**found, "notes": (*found["notes"], said)}
         batch, how = self._batch()
         by_law = self.by_tokens if self.by_tokens is not None else self.by_requests
         return {
@@ -193,6 +201,25 @@ class Counted:
             "effective_batch_by_littles_law": by_law,
             "notes": (how,) if how else (),
         }
+
+    def _contradicted(self) -> tuple[Spread, str] | None:
+        """(End-to-end - first token) / (tokens - 1) of all requests, where the time per token stated is another.
+
+        Both are of the same requests, the one a mean of quotients and the other a quotient of means: they differ by
+        lengths that go with speed, by some per cent. A client that takes chunks for tokens is wrong by a factor.
+        """
+        means = [None if time is None else time.mean for time in (self.tpot_s, self.ttft_s, self.e2e_s)]
+        stated, first, whole = means
+        if not stated or first is None or whole is None or self.output_tokens is None:
+            return None
+        decoded, decoding_s = self.output_tokens / self.requests - 1, whole - first
+        if decoded < 1 or decoding_s <= 1e-6 * whole:
+            return None
+        derived = decoding_s / decoded
+        if 1 / APART <= derived / stated <= APART:
+            return None
+        said = f"time per output token: {derived * 1000:.3g} ms by end-to-end times and tokens, which counts here"
+        return Spread(mean=derived), f"{said}; the file states {stated * 1000:.3g} ms: of chunks, or of other requests"
 
     def _batch(self) -> tuple[float | None, str | None]:
         if self.e2e_s and self.ttft_s and self.e2e_s.mean is not None and self.ttft_s.mean is not None:
@@ -230,6 +257,14 @@ def ratio(first: Spread | None, second: Spread | None) -> float | None:
     if first is None or second is None or first.mean is None or not second.mean:
         return None
     return first.mean / second.mean
+
+
+def draft_share(drafts: float, tokens_per_step: float, decoded: float) -> float | None:
+    """Steps with a draft / steps: drafts x tokens of a step / decoded tokens.
+
+    Both come of means, so that all steps may be a little more than all; None where it is more than that.
+    """
+    return min(1.0, drafts * tokens_per_step / decoded) if drafts * tokens_per_step <= ROUNDED * decoded else None
 
 
 def agree(figures: Figures, name: str, count: str, duration: str) -> None:

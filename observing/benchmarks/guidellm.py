@@ -53,6 +53,7 @@ def _one(figures: Figures, report: Mapping[str, Any]) -> Observation:
     if output_mean is None:
         raise metrics.error("output_token_count has no mean: the result is incomplete, save it again")
     counted = Counted(window_s, requests, round(output_mean * requests, 6), tpot, ttft, e2e).fields()
+    tpot = counted["tpot_s"]
     counted.update(_batches(metrics, tpot, ttft, e2e))
     stepped = steps(_mean(metrics, "iter_tokens_per_iteration"), None, speculates=False)
     fields = {

@@ -3,9 +3,11 @@
 Source: kubernetes-sigs/inference-perf inference_perf/reportgen/base.py at 010d12f (2026): times in seconds, `median`
 for p50; prompt_tokens is of newer versions, prompt_len of older.
 
-`time_per_output_token` is (last - first token) / (tokens - 1) of a request. `inter_token_latency` gives every token of
-a chunk after its first a gap of 0: its mean is another time per output token and never a step. `normalized_...` divides
-the whole answer time by its tokens and is not used.
+`time_per_output_token` is (last - first token) / (tokens - 1) of a request; versions of 2025 divide by streamed
+chunks, those without text too (llm-d's benchmark guide shows such a file: 6.6 ms where the answers took 14.7 a token),
+which the end-to-end times give away. `inter_token_latency` gives every token of a chunk after its first a gap of 0: its
+mean is another time per output token and never a step. `normalized_...` divides the whole answer time by its tokens and
+is not used.
 """
 
 from collections.abc import Mapping

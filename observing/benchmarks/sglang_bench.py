@@ -49,7 +49,7 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
         _time(figures, "ttft"), _time(figures, "e2e_latency"),
     ).fields()  # fmt: skip
     engine = engine_of(figures.text("backend"))
-    stepped = _steps(figures, tpot, itl, engine == "sglang")
+    stepped = _steps(figures, counted["tpot_s"], itl, engine == "sglang")
     server = figures.data.get("server_info")
     described = Figures(server if isinstance(server, Mapping) else {}, where)
     fields = {

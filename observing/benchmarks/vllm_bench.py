@@ -1,7 +1,8 @@
 """Results of `vllm bench serve --save-result` (and `--append-result`), before 0.9 of benchmarks/benchmark_serving.py.
 
 Sources: vllm/benchmarks/serve.py and lib/endpoint_request_func.py of 0.32.0; vllm-project/vllm
-benchmarks/benchmark_serving.py at 0049e29 (2025), whose files lack `failed`, `latencies` and `spec_decode_*`.
+benchmarks/benchmark_serving.py at 0049e29 (2025), whose files lack `failed`, `latencies` and `spec_decode_*`;
+src/output/json.rs of vllm-project/vllm-bench at e942e43 (2026), the same keys, and conversations of several turns.
 
 The client stamps each streamed chunk: `itls` are the gaps between chunks, one gap for a chunk of several tokens;
 `mean_tpot_ms` is the mean over requests of (end - first token) / (tokens - 1). vLLM sends one chunk a step, so with
@@ -20,6 +21,7 @@ from infopt.observing.benchmarks.figures import (
     Counted,
     Figures,
     agree,
+    draft_share,
     engine_of,
     failures,
     load,
@@ -32,12 +34,14 @@ from infopt.observing.benchmarks.figures import (
 from infopt.observing.observation import Observation, Spread
 
 OWN = frozenset({"model_id", "tokenizer_id", "num_prompts", "request_rate"})
+TURNS = frozenset({"model_id", "num_conversations", "multi_turn_concurrency"})
 AGREED = 0.1  # tokens per step by two ways differ no more, or it is said
 
 
 def claims(result: Mapping[str, Any]) -> bool:
     """By what it says of the run, so that a result without its figures is refused and not passed over."""
-    return result.keys() >= OWN and ("backend" in result or "endpoint_type" in result)
+    known = result.keys() >= OWN or result.keys() >= TURNS
+    return known and ("backend" in result or "endpoint_type" in result)
 
 
 def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
@@ -55,7 +59,7 @@ def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
     if not any(times.values()):
         raise figures.error("holds no time of a request: keep ttft, tpot and itl in --percentile-metrics")
     counted = Counted(window_s, requests, output_tokens, times["tpot"], times["ttft"], times["e2el"]).fields()
-    speculation = _speculation(figures, output_tokens - requests, times["itl"], times["tpot"])
+    speculation = _speculation(figures, output_tokens - requests, times["itl"], counted["tpot_s"])
     notes = (*counted.pop("notes"), *speculation.pop("notes"), *_failed(figures, requests), *_asked(figures))
     named = engine_of(figures.text("backend") or figures.text("endpoint_type"))
     fields = {
@@ -99,8 +103,7 @@ def _speculation(figures: Figures, decoded: float, itl: Spread | None, tpot: Spr
         said = f"tokens per step: {tokens_per_step:.3g} by the client's chunks, {counted:.3g} by the server's counters"
         fields["notes"] = (f"{said}, which count the traffic of others too",)
     if tokens_per_step is not None and decoded > 0:
-        share = drafts * tokens_per_step / decoded
-        fields["draft_share"] = share if share <= 1 else None
+        fields["draft_share"] = draft_share(drafts, tokens_per_step, decoded)
     return fields
 
 
@@ -126,4 +129,6 @@ def _failed(figures: Figures, requests: float) -> tuple[str, ...]:
 
 def _asked(figures: Figures) -> tuple[str, ...]:
     peak = figures.setting("max_concurrent_requests")
-    return load(figures, "max_concurrency", "request_rate", f"{peak} at the peak" if peak else None)
+    talks = figures.setting("num_conversations")
+    said = (f"{talks} conversations, a request a turn" if talks else None, f"{peak} at the peak" if peak else None)
+    return load(figures, "multi_turn_concurrency" if talks else "max_concurrency", "request_rate", *said)
