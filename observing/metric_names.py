@@ -79,6 +79,7 @@ class Way(Record):
     said    note for whoever reads a time that was found this way
     plus, less  series that are added to it, and taken from it
     scale   times the value gives the unit of the quantity
+    none    values the engine writes where it has none
     """
 
     metric: str
@@ -92,6 +93,7 @@ class Way(Record):
     plus: list[str] = Field([])
     less: list[str] = Field([])
     scale: float = 1.0
+    none: list[float] = Field([])
 
     @model_validator(mode="before")
     @classmethod
@@ -105,7 +107,7 @@ class Way(Record):
     def chosen(self, metrics: Metrics, name: str | None = None) -> dict[Labels, float]:
         """The series of one name whose labels are those that count."""
         series = metrics.series.get(name or self.metric, {})
-        return {labels: value for labels, value in series.items() if self.fits(labels)}
+        return {labels: value for labels, value in series.items() if value not in self.none and self.fits(labels)}
 
     def total(self, metrics: Metrics) -> float | None:
         """The sum over all series, in the unit of the quantity; None where the text has none."""
@@ -226,6 +228,10 @@ class MetricNames(Record):
         named = {name for found in ways for way in found for name in way.names()}
         rates = {way.rate for ways in self.times.values() for way in ways if way.rate}
         return self.growing() | named | rates | ({self.caching.metric} if self.caching else set())
+
+    def nones(self) -> dict[str, frozenset[float]]:
+        """By name, the values of gauges that say nothing."""
+        return {way.metric: frozenset(way.none) for ways in self.gauges.values() for way in ways if way.none}
 
     def unknown(self, metrics: Metrics) -> list[str]:
         """Families of this engine nobody has looked at yet: a newer version, perhaps."""

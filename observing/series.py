@@ -32,13 +32,14 @@ def choose(metrics: Metrics, names: MetricNames, model: str | None) -> Chosen:
     models = _models(own, names, label)
     kept_models = (model,) if model in models else models
     first = _first_copies(own.values(), names)
-    reads, unusable = names.reads(), set()
+    reads, nones, unusable = names.reads(), names.nones(), set()
     kept: dict[str, Mapping[Labels, float]] = {name: metrics.series[name] for name in metrics.series if name not in own}
     all_count = kept_models == models and names.model_of is None and not first
     for name, series in own.items():
         chosen = {k: value for k, value in series.items() if all_count or _counts(k, names, label, kept_models, first)}
         usable = {labels: value for labels, value in chosen.items() if math.isfinite(value) and value >= 0}
-        if len(usable) < len(chosen) and name in reads:
+        bad = [value for labels, value in chosen.items() if labels not in usable]
+        if name in reads and not nones.get(name, frozenset()).issuperset(bad):
             unusable.add(name)
         if usable:
             kept[name] = usable

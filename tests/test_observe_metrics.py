@@ -375,6 +375,31 @@ def test_a_label_of_an_older_version_names_the_model() -> None:
     assert observation_of([snapshot(other)], "here").model == "m"
 
 
+def test_values_that_stand_for_none_are_none() -> None:
+    """V0's hit rate of -1 where prefixes are not kept, SGLang's 0 after a decode step."""
+    old = "vllm:num_requests_running 2\nvllm:gpu_prefix_cache_hit_rate {}\n"
+    new = "sglang:num_running_reqs 2\nsglang:cache_hit_rate {}\n"
+    for text, none in ((old, -1), (new, 0)):
+        found = observation_of([snapshot(text.format(none))], "here")
+        assert (found.prefix_hit_share, found.effective_batch) == (None, 2)
+        assert not any("left out" in note for note in found.notes)
+        assert observation_of([snapshot(text.format(0.25))], "here").prefix_hit_share == 0.25
+    assert observation_of([snapshot(old.format(0))], "here").prefix_hit_share == 0.0
+    wrong = observation_of([snapshot(old.format(-2))], "here")
+    assert any("left out, being negative" in note for note in wrong.notes)
+
+
+def test_engines_of_other_addresses_are_told_apart() -> None:
+    before, after = pair("sglang_0.5.23")
+    two = [
+        text.replace("{", '{worker_addr="a",') + "\n" + text.replace("{", '{worker_addr="b",')
+        for text in (before, after)
+    ]
+    found = window(*two)
+    assert found.output_tokens == close(2 * (window(before, after).output_tokens or 0))
+    assert any("2 engines (worker_addr a, b)" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(
     "text",
     [
