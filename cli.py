@@ -313,13 +313,18 @@ def tell(notes: Iterable[str]) -> None:
 
 def fail(message: str, status: int, arguments: Sequence[str]) -> int:
     """One line on stderr and, where JSON was asked for, an error object on stdout."""
-    line = " ".join(message.split())
+    line = one_line(message)
     sys.stderr.write(f"infopt: {line}\n")
     if "--json" in arguments or "--format=json" in arguments or "--format json" in " ".join(arguments):
         from infopt.reports.json_report import dumps, error_dict
 
         emit(dumps(error_dict(line, status)))
     return status
+
+
+def one_line(message: str) -> str:
+    """A message as it is printed."""
+    return " ".join(message.split())
 
 
 def usage_words(message: str, arguments: Sequence[str]) -> str:

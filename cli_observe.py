@@ -28,7 +28,7 @@ OBSERVE_STATUSES = (
     "(what was seen is printed)."
 )
 ADDRESS = re.compile(r"https?://", re.IGNORECASE)
-HOST_PORT = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
+HOST_PORT = re.compile(r"(localhost|[\w.-]+:\d{1,5}|\[[\da-fA-F:.]+\](:\d{1,5})?)(/.*)?")
 
 
 def lasting(option: str, help: str) -> Any:
@@ -176,7 +176,7 @@ def observe(
     asked = Asked(known, scenario, load, use)
     if is_server:
         watched = seen(source, watching)
-        finish(watched.observation, asked, watching, output, status(watched.observation, watched))
+        finish(watched.observation, asked, watching, output, status(watched.observation, watched), watched)
     if HOST_PORT.fullmatch(source) and not os.path.lexists(source):
         raise InfoptError(f"{source}: no such file; an address begins with http://: http://{source}")
     one = read_one(Path(source), watching, use, output)
@@ -244,10 +244,8 @@ class Known:
 def seen(url: str, watching: WatchOptions) -> "Watched":
     """Watch a server, on a terminal with a display; Ctrl-C and SIGTERM end it with what was seen."""
     from infopt.cli_stop import stopped_by_terminate
-    from infopt.files import write_text
     from infopt.observing.endpoints import server_at
     from infopt.observing.reading import read_snapshot
-    from infopt.observing.saved import saved_text
     from infopt.observing.watching import watch
     from infopt.reports.observe_live import live
 
@@ -255,11 +253,18 @@ def seen(url: str, watching: WatchOptions) -> "Watched":
     since = read_snapshot(watching.since) if watching.since is not None else None
     with live() as told, stopped_by_terminate():
         watched = watch(server, schedule, told, since, watching.apart, watching.served)
-    if watching.save is not None and not watched.text:
-        tell([f"{watching.save} was not written: the server has no text of metrics, only slots"])
-    elif watching.save is not None:
-        write_text(watching.save, saved_text(watched.text, watched.taken, watched.address))
     return watched
+
+
+def kept_text(watched: "Watched", path: Path) -> list[str]:
+    """Write the last text that was read for a later --since; what to say of it."""
+    from infopt.files import write_text
+    from infopt.observing.saved import saved_text
+
+    if not watched.text:
+        return [f"{path} was not written: the server has no text of metrics, only slots"]
+    write_text(path, saved_text(watched.text, watched.taken, watched.address))
+    return []
 
 
 def status(o: "Observation", watched: "Watched | None" = None) -> int:
@@ -281,26 +286,36 @@ class Asked:
     use: UseOptions
 
 
-def finish(o: "Observation", asked: Asked, watching: WatchOptions, output: OutputOptions, exit_status: int) -> NoReturn:
-    """Set beside the plan, print, write, and leave. What was seen is printed whatever the plan's trouble is."""
+def finish(
+    o: "Observation",
+    asked: Asked,
+    watching: WatchOptions,
+    output: OutputOptions,
+    exit_status: int,
+    watched: "Watched | None" = None,
+) -> NoReturn:
+    """Set beside the plan, write, print, and leave. What was seen is printed whatever else goes wrong."""
+    from infopt.cli_troubles import Troubles
     from infopt.files import write_text
     from infopt.reports.json_report import dumps
     from infopt.reports.observe_report import NOTHING_ADDED, as_dict, render_observation
 
-    plan, added, trouble = None, NOTHING_ADDED, None
-    try:
+    plan, added, told, troubles = None, NOTHING_ADDED, list[str](), Troubles()
+    with troubles:
         o, plan, added = beside_plan(o, asked)
-    except InfoptError as error:
-        trouble = error
-    emit(render_observation(o, output.form, added))
+    if watched is not None and watching.save is not None:
+        with troubles:
+            told += kept_text(watched, watching.save)
     if watching.out is not None:
-        write_text(watching.out, dumps(as_dict(o, added)) + "\n")
-        tell([f"written to {watching.out}; use it with --observed {watching.out}"])
-    if trouble is not None:
-        raise trouble
+        with troubles:
+            write_text(watching.out, dumps(as_dict(o, added)) + "\n")
+            told.append(f"written to {watching.out}; use it with --observed {watching.out}")
     if asked.use.calibrate is not None and plan is not None:
-        calibrate_with(o, plan, asked, asked.use.calibrate)
-    raise typer.Exit(exit_status)
+        with troubles:
+            told += calibrate_with(o, plan, asked, asked.use.calibrate)
+    emit(render_observation(o, output.form, troubles.in_json(added)))
+    tell(told)
+    raise typer.Exit(troubles.told(exit_status))
 
 
 def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Plan | None, Added]":
@@ -335,12 +350,12 @@ def beside_plan(o: "Observation", asked: Asked) -> "tuple[Observation, Plan | No
     return o, plan, added
 
 
-def calibrate_with(o: "Observation", plan: "Plan", asked: Asked, path: Path) -> None:
-    """Add the steps that were observed to the record at `path`."""
+def calibrate_with(o: "Observation", plan: "Plan", asked: Asked, path: Path) -> list[str]:
+    """Add the steps that were observed to the record at `path`; what to say of it."""
     from infopt.studies.observed_steps import calibrate
 
     assert asked.known.hardware is not None
     # One sequence is the default of --batch: then the observation says how many there were.
     batch = asked.scenario.batch if asked.scenario.batch > 1 else None
     _, found = calibrate(o, plan.scenario, asked.known.hardware, path, batch)
-    tell([*found.notes, f"written to {path}; use it with --calibration {path}"])
+    return [*found.notes, f"written to {path}; use it with --calibration {path}"]

@@ -27,6 +27,7 @@ def finish_log(
     page: "StartLogPage", known: "Known", watching: "WatchOptions", output: "OutputOptions", calibrate: Path | None
 ) -> int:
     """Print and write it; the exit status: 1 where the engine refused to start."""
+    from infopt.cli_troubles import Troubles
     from infopt.files import write_text
     from infopt.reports.json_report import dumps
     from infopt.reports.observe_report import Added, as_dict
@@ -34,20 +35,28 @@ def finish_log(
 
     if output.form == "csv":
         raise InfoptError("--format csv is of metrics and results: a log has table, md and json")
-    record = dumps(as_dict(observation_of_log(page.log), Added((), {"start_log": start_log_json(page)})))
-    if output.form == "json":
-        emit(record)
-    else:
-        emit(start_log_markdown(page) if output.form == "md" else start_log_lines(page))
+    data = {"start_log": start_log_json(page)}
+    told, troubles = list[str](), Troubles()
+
+    def record() -> str:
+        return dumps(as_dict(observation_of_log(page.log), troubles.in_json(Added((), data))))
+
     if watching.out is not None:
-        write_text(watching.out, record + "\n")
-        tell([f"written to {watching.out}; use it with --observed {watching.out}"])
+        with troubles:
+            write_text(watching.out, record() + "\n")
+            told.append(f"written to {watching.out}; use it with --observed {watching.out}")
     if calibrate is not None:
         from infopt.studies.start_log_memory import calibrate_memory
 
-        terms = calibrate_memory(page, known.hardware, calibrate)
-        tell([f"{len(terms)} terms of memory written to {calibrate}; use it with --calibration {calibrate}"])
-    return FAILS if page.log.refusal is not None else GOOD
+        with troubles:
+            terms = calibrate_memory(page, known.hardware, calibrate)
+            told.append(f"{len(terms)} terms of memory written to {calibrate}; use it with --calibration {calibrate}")
+    if output.form == "json":
+        emit(record())
+    else:
+        emit(start_log_markdown(page) if output.form == "md" else start_log_lines(page))
+    tell(told)
+    return troubles.told(FAILS if page.log.refusal is not None else GOOD)
 
 
 def observation_of_log(log: "StartLog") -> "Observation":

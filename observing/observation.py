@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from infopt.errors import InfoptError
 from infopt.profiles.files import read_json_file
-from infopt.records import Record, validate_record
+from infopt.records import Record
 
 SCHEMA = "infopt/observe/1"
+MOST_TOKENS = 1e12  # of a request
+LEAST_S = 1e-9
+MOST_AMOUNT = 1e24  # what the options take at most (units.py); nothing that runs comes near it
 Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
-Amount = Annotated[FiniteFloat, Field(ge=0)]
+Amount = Annotated[FiniteFloat, Field(ge=0, le=MOST_AMOUNT)]
 # window: what grew between two scrapes; totals: all since the server's start, by one scrape; benchmark: a client's.
 Kind = Literal["window", "totals", "benchmark"]
 
@@ -114,10 +117,16 @@ class Observation(Record):
     ignored: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _falls(self) -> "Observation":
+    def _goes_together(self) -> "Observation":
         rates = self.acceptance_per_position or ()
         if any(later > earlier for earlier, later in itertools.pairwise(rates)):
             raise ValueError("acceptance_per_position rises: it is the share of cycles that accept at least 1, 2, ..")
+        for name in TIMES:
+            if 0 < (self.mean_s(name) or 0.0) < LEAST_S:
+                raise ValueError(f"{name} is {self.mean_s(name):g} s: nothing an engine does takes so little")
+        for name, mean in (("prompt", self.input_tokens_mean), ("output", self.output_tokens_mean)):
+            if mean is not None and mean > MOST_TOKENS:
+                raise ValueError(f"{name}_tokens / requests is {mean:g}: no request has so many tokens")
         return self
 
     def mean_s(self, name: str) -> float | None:
@@ -171,23 +180,39 @@ class Observation(Record):
 
 TIMES = ("tpot_s", "itl_s", "ttft_s", "e2e_s", "queue_s", "prefill_s")
 WORK = ("requests", "output_tokens", "prompt_tokens", "effective_batch", "effective_batch_by_littles_law")
+WRITES = "`infopt observe SOURCE --out FILE` writes one (--row N, where SOURCE holds several results)"
+# What is said of a value, by the name the check has for it.
+WRONG = {
+    "greater_than_equal": "is below {ge:g}",
+    "less_than_equal": "is above {le:g}",
+    "float_type": "is no number",
+    "tuple_type": "is no list",
+    "string_type": "is no text",
+    "bool_type": "is neither true nor false",
+    "extra_forbidden": "is not a part of it",
+}
 # What `observe --json` has beside the observation itself.
-SAID = ("schema", "beside", "checklist", "advice", "measure_next", "start_log")
+SAID = ("schema", "beside", "checklist", "advice", "measure_next", "start_log", "error")
 
 
 def read_observation(path: Path) -> Observation:
     """An observation from a JSON file.
 
-    Errors: InfoptError for what is no JSON object, holds none of an observation's keys, a value of the wrong kind, a
-    share above 1.
+    Errors: InfoptError for what is no JSON object, is of another schema, holds none of an observation's keys, a value
+    of the wrong kind, a share above 1.
     """
     data = read_json_file(path)
+    if data.get("schema") not in (None, SCHEMA):
+        raise InfoptError(f"{path}: is {str(data['schema'])[:60]}, not {SCHEMA}: {WRITES}")
     known = {name: _listed(value) for name, value in data.items() if name in Observation.model_fields}
     known.pop("ignored", None)
     if not known:
-        raise InfoptError(f"{path}: has no key of an observation; `infopt observe SOURCE --out FILE` writes one")
+        raise InfoptError(f"{path}: has no key of an observation; {WRITES}")
     strange = tuple(str(name)[:60] for name in data if name not in known and name not in SAID)
-    return validate_record(Observation, {**known, "ignored": strange}, str(path))
+    try:
+        return Observation.model_validate({**known, "ignored": strange})
+    except ValidationError as error:
+        raise InfoptError(f"{path}: {_problem(error, known)}") from error
 
 
 def _listed(value: Any) -> Any:
@@ -195,3 +220,19 @@ def _listed(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): item for name, item in value.items() if item is not None}
     return tuple(value) if isinstance(value, list) else value
+
+
+def _problem(error: ValidationError, known: Mapping[str, Any]) -> str:
+    """The first thing that is wrong, with the value: of a time, of the form it has."""
+    found = error.errors(include_url=False)
+    first = found[0]
+    if first["loc"] and first["loc"][0] in TIMES:
+        value = known[str(first["loc"][0])]
+        if not isinstance(value, Mapping | int | float) or isinstance(value, bool):
+            return f"{first['loc'][0]}: seconds, or an object of mean, p50, p90 and p99, is expected"
+        form = "Spread" if isinstance(value, Mapping) else first["loc"][-1]
+        first = next((one for one in found if one["loc"][:2] == (first["loc"][0], form)), first)
+    where = ".".join(str(part) for index, part in enumerate(first["loc"]) if index != 1 or first["loc"][0] not in TIMES)
+    if first["type"] not in WRONG:
+        return ": ".join(part for part in (where, first["msg"].removeprefix("Value error, ")) if part)
+    return f"{where}: {first['input']!r:.40} {WRONG[first['type']].format(**first.get('ctx', {}))}"

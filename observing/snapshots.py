@@ -15,6 +15,7 @@ from infopt.observing.routers import router_of
 from infopt.observing.series import Chosen, choose
 from infopt.observing.windows import STARTED, Snapshot, Window, window_of
 from infopt.probes.metrics_text import Metrics
+from infopt.records import validate_record
 
 __all__ = ["Snapshot", "observation_of"]
 
@@ -49,18 +50,18 @@ def observation_of(
     found = figures.all()
     unknown = sorted({name for record in (names, *others) for name in record.unknown(last)})
     notes = [*_said(chosen, window, others, unknown), *figures.notes, *_few(found, len(snapshots)), *names.said]
-    return Observation(
-        engine=names.engine,
-        version_guess=names.version_guess(last),
-        model=", ".join(chosen[-1].models) or model,
-        source=source,
-        kind="window" if len(snapshots) > 1 else "totals",
-        window_s=seconds,
-        taken=snapshots[-1].taken,
-        notes=tuple(dict.fromkeys(notes)),
-        unknown_names=tuple(unknown[:MOST_UNKNOWN]),
-        **found,
-    )
+    data = {
+        "engine": names.engine,
+        "version_guess": names.version_guess(last),
+        "model": ", ".join(chosen[-1].models) or model,
+        "source": source,
+        "kind": "window" if len(snapshots) > 1 else "totals",
+        "window_s": seconds,
+        "taken": snapshots[-1].taken,
+        "notes": tuple(dict.fromkeys(notes)),
+        "unknown_names": tuple(unknown[:MOST_UNKNOWN]),
+    }
+    return validate_record(Observation, data | found, source)
 
 
 def _whose(metrics: Metrics, source: str, owner: str | None) -> tuple[MetricNames, tuple[MetricNames, ...]]:

@@ -464,3 +464,55 @@ def test_steps_that_were_observed_calibrate(capsys: pytest.CaptureFixture[str], 
     printed = capsys.readouterr()
     assert "BESIDE THE LEDGERS" in printed.out
     assert "no step to calibrate with" in printed.err
+
+
+def test_json_of_a_run_that_fails_later_is_one_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The plan's trouble, a record that cannot be written, steps that calibrate nothing: all stand in `error`."""
+    text, nowhere = str(servers.TEXTS / "vllm_0.32_after.txt"), tmp_path / "folder.json"
+    nowhere.mkdir()
+    record = str(tmp_path / "c.yaml")
+    here = ("--model", "8b", "--hw", "h100")
+    for arguments, says in (
+        (("--model", "8b", "--hw", "h100:3"), "tp 3 does not divide"),
+        (("--out", str(nowhere)), "cannot be written: Is a directory"),
+        ((*here, "--batch", "4", "--calibrate", record), "no step to calibrate with"),
+    ):
+        data = as_json(capsys, text, *arguments, status=2)
+        assert data["requests"]
+        assert says in data["error"]["message"]
+        assert data["error"]["exit_status"] == 2
+        Draft202012Validator(json.loads(schema_text("observe"))).validate(data)
+        written = tmp_path / "said.json"
+        written.write_text(json.dumps(data), encoding="utf-8")
+        assert read_observation(written).ignored == ()
+    log = str(LOGS / "vllm_v1_tp2.log")
+    data = as_json(capsys, "--log", log, "--out", str(nowhere), status=2)
+    assert data["error"]["exit_status"] == 2
+    assert data["start_log"]["matched_lines"]
+
+
+def test_a_text_that_cannot_be_kept_loses_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    replay = Replay({"/metrics": [text_of("vllm_0.32_after")], "/v1/models": models()})
+    kept, out = tmp_path / "kept.txt", tmp_path / "o.json"
+    kept.mkdir()
+    with serving(replay) as url:
+        arguments = ("observe", url, "--duration", "0s", "--save", str(kept), "--out", str(out))
+        assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert "LOAD" in printed.out
+    assert f"{kept}: cannot be written" in printed.err
+    assert read_observation(out).requests
+
+
+def test_control_characters_of_a_server_reach_no_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "o.json"
+    path.write_text(json.dumps({"schema": "infopt/observe/1", "requests": 3, "notes": ["\x1b[31mred"]}))
+    for form in ("table", "csv", "md", "json"):
+        assert run(["observe", str(path), "--format", form]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["localhost", "[::1]:8000", "localhost/v1", "gpu-7:8000"])
+def test_addresses_without_a_scheme_are_told(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["observe", source]) == 2
+    assert f"an address begins with http://: http://{source}" in capsys.readouterr().err
