@@ -8,10 +8,18 @@ from infopt.errors import InfoptError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` so that nobody ever sees half of it.
+    """Write `text` to `path` so that nobody ever sees half of it; a link stays one, a pipe or device is written into.
 
     Raises InfoptError where the folder cannot be written or the disk is full.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
+        return
+    if path.is_symlink():
+        path = path.resolve()
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
