@@ -85,7 +85,7 @@ def replay(
     blocks_of     blocks of a request of so many tokens; changes at multiples of block_tokens only
     most_running  max_num_seqs;  most_tokens  max_num_batched_tokens
     """
-    if blocks_of(prompt_tokens + output_tokens - 1) > blocks:
+    if requests > MOST_WORK or blocks_of(prompt_tokens + output_tokens - 1) > blocks:  # a request takes a turn at least
         return None
     scheduler = _Scheduler(blocks, blocks_of, prompt_tokens, output_tokens, most_running, most_tokens)
     scheduler.waiting.extend(_Request() for _ in range(requests))

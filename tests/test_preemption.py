@@ -92,3 +92,8 @@ def test_a_scenario_is_replayed_on_its_own_layout() -> None:
     assert found is not None
     assert found.preemptions == 8
     assert MODELS["30"] == s.model.id
+
+
+def test_a_batch_of_any_size_is_answered_at_once() -> None:
+    """Each request takes a turn at least: more of them than turns are not even listed."""
+    assert run(32, 10**18, 200, 200) is None
