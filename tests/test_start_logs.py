@@ -1,5 +1,6 @@
 """Start-up logs: every line kind, every engine, real logs, hostile files, and the ledger beside them."""
 
+import itertools
 import json
 import random
 import re
@@ -13,6 +14,7 @@ from calibrations import written as record_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infopt.cli import run
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.calibrate import resolve_calibrated
@@ -560,6 +562,27 @@ def test_figures_that_are_no_numbers_are_no_figures(number: str) -> None:
         changed = re.sub(r"(?<=[ (=])\d+\.\d+(?=[ )]|GiB|x)", number, text)
         log = read_start_log(changed, "here")
         assert start_log_lines(start_log_page(log, None, None))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in LOGS.iterdir()))
+def test_figures_nobody_can_mean_are_not_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In places all over a log, beside a ledger: a page or one line, and JSON without NaN."""
+    text = (LOGS / name).read_text(encoding="utf-8")
+    path = tmp_path / "start.log"
+    wrong = itertools.cycle(["-5", "nan", "0", "1e308", "9" * 23])
+    for there, number in zip(list(re.finditer(r"(?<=[ (=:'])\d+(\.\d+)?", text))[::3], wrong, strict=False):
+        path.write_text(text[: there.start()] + number + text[there.end() :], encoding="utf-8")
+        assert run(["observe", "--log", str(path), "--json", "--model", "qwen3-8b", "--hw", "h100"]) in (0, 1, 2)
+        json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def test_what_is_not_set_is_not_zero() -> None:
+    """SGLang's and vLLM's -1 and 0 are "the engine's own choice"; a total of 0 divides nothing."""
+    text = (LOGS / "sglang_refused.log").read_text(encoding="utf-8")
+    for size in ("-1", "0"):
+        log = read_start_log(text.replace("page_size=1)", f"page_size={size})"), "here")
+        assert log.block_tokens is None
+        assert start_log_page(log, resolve_model("qwen3-8b"), None).verdict is not None
 
 
 # ---- real logs

@@ -15,6 +15,9 @@ RANK_FIELDS = frozenset(RankMemory.model_fields) - {"rank", "host", "kv_pool_fig
 WHOLE = ("tp", "pp", "dp", "kv_blocks", "max_num_seqs", "workers")
 FLAGS = ("eager", "prefix_caching", "processor", "started")
 NO_VALUE = ("", "None", "auto", "null", "none")
+# Where 0 is no figure, but "not set"; below 0 nothing is one (-1 is "the engine's own choice").
+ABOVE_ZERO = ("tp", "pp", "dp", "workers", "context_tokens", "block_tokens", "total_bytes", "utilization_share")
+MOST_FIGURE = 1e18  # a line that says more is broken
 SHOWN_CHARS = 300
 LATER = "after the start:"
 # `'name': value` and `name=value`, values without brackets: lists and nested settings are no options of ours.
@@ -100,7 +103,7 @@ class Reader:
         for name, text in groups.items():
             target, part, factor = _target(name)
             if target in RANK_FIELDS:
-                self._add((rank, target, part), _number(text, float), factor, known.keep)
+                self._add((rank, target, part), _number(target, text, float), factor, known.keep)
             else:
                 keep: Keep = "last" if known.keep == "sum" else known.keep
                 self._set(target, self.lines.values.get(text, text), keep)
@@ -215,18 +218,21 @@ def _typed(name: str, value: Any) -> Any:
     if name in FLAGS:
         return value not in ("False", "false", "0")
     if name in WHOLE or name.endswith("_tokens") or name == "max_num_batched_tokens":
-        return _number(value, int)
+        return _number(name, value, int)
     if name.endswith(("_bytes", "_s", "_share")) or name == "max_concurrency":
-        return _number(value, float)
+        return _number(name, value, float)
     return value[:SHOWN_CHARS]
 
 
-def _number(text: str, kind: type) -> Any:
-    """A number as printed; None for what is none."""
+def _number(name: str, text: str, kind: type) -> Any:
+    """A number as printed; None for what is none, or can be none of its field."""
     try:
-        return kind(float(text.replace(",", "")))
-    except (ValueError, OverflowError):
+        value = float(text.replace(",", ""))
+    except ValueError:
         return None
+    if not 0 <= value <= MOST_FIGURE or (value == 0 and name in ABOVE_ZERO):
+        return None
+    return kind(value)
 
 
 def _refusal_figures(groups: Mapping[str, str | None]) -> dict[str, Any]:
@@ -236,7 +242,7 @@ def _refusal_figures(groups: Mapping[str, str | None]) -> dict[str, Any]:
             continue
         if name.endswith("_size"):
             stem = name.removesuffix("_size")
-            value = _number(text, float)
+            value = _number(f"{stem}_bytes", text, float)
             scale = float(parse_bytes(f"1 {groups[f'{stem}_unit']}"))
             figures[f"{stem}_bytes"] = None if value is None else value * scale
             continue
