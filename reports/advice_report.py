@@ -136,7 +136,9 @@ def _compared_words(one: Compared) -> str:
         return f"{told}: {one.ratio:.2f} times" if one.ratio is not None else told
     if one.inside:
         return f"{told}: inside"
-    return f"{told}: {one.off_ratio:.2f} times the {'low' if (one.off_ratio or 1) < 1 else 'high'} end"
+    if one.off_ratio is None:  # nothing is expected
+        return f"{told}: outside"
+    return f"{told}: {one.off_ratio:.2f} times the {'low' if one.off_ratio < 1 else 'high'} end"
 
 
 def _item(item: Answered) -> dict[str, Any]:
