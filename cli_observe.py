@@ -252,8 +252,7 @@ def seen(url: str, watching: WatchOptions) -> "Watched":
     schedule, server = watching.schedule(), server_at(url, os.environ)
     since = read_snapshot(watching.since) if watching.since is not None else None
     with live() as told, stopped_by_terminate():
-        watched = watch(server, schedule, told, since, watching.apart, watching.served)
-    return watched
+        return watch(server, schedule, told, since, watching.apart, watching.served)
 
 
 def kept_text(watched: "Watched", path: Path) -> list[str]:
