@@ -30,7 +30,7 @@ from infopt.ledgers.terms import Caveat
 from infopt.observing.observation import Observation
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.advice_flags import Setting, scenario_after, setting_for, versions_of
-from infopt.studies.beside import limit, pool_is_full, stall_share
+from infopt.studies.beside import lengths_known, limit, pool_is_full, stall_share
 from infopt.studies.checklist_context import Context, Deployment
 from infopt.studies.measure_next import Measure, measures
 from infopt.studies.observed import batch_of, observed_speedup, speculates
@@ -337,7 +337,7 @@ def _remarks(context: Context, o: Observation, version: str) -> Iterator[str]:
     s, batch = context.scenario, batch_of(o)
     m, new = context.situation.memory, s.input_tokens * (1 - (o.prefix_hit_share or 0.0))
     needed = (batch or 0.0) * (new + s.output_tokens / 2)
-    if needed > m.kv_pool_tokens:
+    if needed > m.kv_pool_tokens and lengths_known(o, context.plan):
         told = (
             f"{batch:.3g} sequences ran with about {needed:,.0f} tokens, the ledger has room for {m.kv_pool_tokens:,}"
         )

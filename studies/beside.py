@@ -32,6 +32,7 @@ from infopt.studies.scenarios import Request
 from infopt.units import format_seconds, format_share
 
 DATA = Path(__file__).resolve().parent / "data" / "beside.yaml"
+LENGTHS_UNKNOWN = "lengths were neither observed nor given (--isl, --osl); the plan's are its own"
 Binding = Literal["queue", "kv-pool", "prefill", "weights", "kv", "compute", "link", "overhead"]
 
 
@@ -132,7 +133,7 @@ def plan_beside(o: Observation, model: ModelProfile, hardware: HardwareChoice, r
 def beside(o: Observation, plan: Plan) -> Beside:
     """The observation beside a plan of the same batch and lengths (`plan_beside`)."""
     step_s, batch = step_of(o), batch_of(o)
-    tokens = None if batch is None else batch * tokens_per_sequence(o)
+    tokens = None if batch is None or not lengths_known(o, plan) else batch * tokens_per_sequence(o)
     needed = None if batch is None or tokens is None else needed_bytes(plan, batch, tokens)
     flop = None if tokens is None else tokens * decode_flop(plan)
     read = bandwidth_utilization(o, plan)
@@ -155,12 +156,17 @@ def beside(o: Observation, plan: Plan) -> Beside:
 
 
 def bandwidth_utilization(o: Observation, plan: Plan) -> float | None:
-    """Bytes a step needs over what the device could read in its time; None where batch or times were not observed."""
+    """Bytes a step needs over what the device could read in its time; None where batch, lengths or time is unknown."""
     batch = batch_of(o)
-    if batch is None:
+    if batch is None or not lengths_known(o, plan):
         return None
     needed = needed_bytes(plan, batch, batch * tokens_per_sequence(o))
     return _share(needed, plan.scenario.accelerator.bandwidth_bytes_per_s, step_of(o))
+
+
+def lengths_known(o: Observation, plan: Plan) -> bool:
+    """Whether the plan's lengths are those of the requests, and not the ones it takes where nobody says any."""
+    return o.input_tokens_mean is not None or all(assumed.id != "context" for assumed in plan.assumptions)
 
 
 def step_of(o: Observation) -> float | None:
@@ -207,9 +213,10 @@ def _times(o: Observation, plan: Plan, step_s: float | None) -> Iterator[Compare
     hits = o.prefix_hit_share or 0.0
     cached = f"{format_share(hits)} of prompt tokens were cached; the plan computes all" if hits else ""
     tpot_s, (ttft_s, queued) = o.mean_s("tpot_s"), _without_queue(o)
-    cached = cached or queued
     # Without drafts the mean step is the time per token itself.
     apart = bool(drafts) or tpot_s is None
+    lengths = "" if lengths_known(o, plan) else LENGTHS_UNKNOWN
+    cached, drafts = cached or queued or lengths, drafts or lengths
     if not isinstance(e, Estimate):
         if apart:
             yield Compared("step_s", "s", step_s, None, floor=floor_s, note=drafts)

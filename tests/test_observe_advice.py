@@ -29,7 +29,7 @@ from infopt.reports.observe_report import as_dict, render_observation
 from infopt.reports.schemas import schema_text
 from infopt.studies.advice import Advice, advise, held_of, short_of
 from infopt.studies.advice_flags import versions_of, words
-from infopt.studies.beside import Beside, beside, plan_beside
+from infopt.studies.beside import Beside, beside, floor_note, plan_beside
 from infopt.studies.boundary import boundaries
 from infopt.studies.checklist_context import Deployment
 from infopt.studies.observed import Filled, speculates, with_observed
@@ -318,6 +318,23 @@ def test_keys_and_values_bind_at_long_contexts_and_nothing_is_said_without_times
     long = observed(effective_batch=13.0, tpot_s=0.04, prompt_tokens=3_000_000.0)
     assert stood(long).bounds[0].ledger == "kv"
     assert stood(observed()).bounds == ()
+
+
+def test_lengths_nobody_said_are_not_held_against_the_server() -> None:
+    """A load generator that counts no prompts: the plan's 8,192 tokens are its own, and judge nothing."""
+    given = {"prompt_tokens": None, "effective_batch": 128.0, "tpot_s": 0.02, "itl_s": 0.02}
+    o = observed(**given)
+    found = stood(o)
+    assert (found.needed_bytes, found.bandwidth_utilization, found.flop_utilization) == (None, None, None)
+    assert all("neither observed nor given" in one.note and one.inside is None for one in found.times)
+    assert floor_note(found) == ""
+    assert stood(o, request=Request(context_tokens=8192)).bandwidth_utilization is not None
+    assert not any("room for" in said for said in advised(o).remarks)
+    model, hardware = resolve_model("8b"), resolve_hardware("h100")
+    unsure = {item.id for item in answered(Deployment(model, hardware, Request(), Load(), observed=o))}
+    said = Request(context_tokens=8192)
+    sure = {item.id for item in answered(Deployment(model, hardware, said, Load(), observed=o))}
+    assert "memory-budget" in sure - unsure
 
 
 def test_the_engines_own_account_and_pool() -> None:
