@@ -1,5 +1,6 @@
 """A file somebody kept: a text of `/metrics`, a benchmark's result, or an observation, told apart by what is in it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,10 @@ COMPRESSED = {
     b"BZh": "bzip2",
     b"PK\x03\x04": "zip",
 }
+# A line that is, or begins, a JSON object or array; the end of one; a series, which no log of a benchmark has.
+_JSON_LINE = re.compile(rb"^(?:\[\s*$|\{\s*$|\{\s*\")", re.MULTILINE)
+_JSON_END = re.compile(rb"^.*[\]}]\s*$", re.MULTILINE)
+_SERIES = re.compile(rb"^[a-zA-Z_:][\w:]*+(?:\{[^\n]*\})? [-+\d.eEINaif]++\s*$", re.MULTILINE)
 EXPECTED = "the text of /metrics, a benchmark's JSON, or an observation is expected; a start-up log goes to --log"
 
 
@@ -45,6 +50,9 @@ def read_sources(
     """
     data = _read(path)
     if data.lstrip()[:1] not in (b"{", b"["):
+        printed = () if since or served else _printed(data, path)
+        if printed:
+            return printed
         last = _snapshot(data, path)
         found = of_model(_of_texts(last, path, since, apart_s, served), served)
         cut = () if data.endswith(b"\n") else ("the last line of the text has no end and was left out",)
@@ -106,6 +114,22 @@ def _read(path: Path) -> bytes:
     if data.lstrip()[:1] == b"<":
         raise InfoptError(f"{path}: is a web page (a login page?); {EXPECTED}")
     return data
+
+
+def _printed(data: bytes, path: Path) -> Sequence[Observation]:
+    """Results that a log stands around, as a terminal had both; empty where the text holds series, or no result."""
+    from infopt.observing.benchmarks import read_benchmark_text
+
+    begin = _JSON_LINE.search(data)
+    if begin is None or _SERIES.search(data, 0, begin.start()):
+        return ()
+    ends = [match.end() for match in _JSON_END.finditer(data, begin.start())]
+    try:
+        found = read_benchmark_text(data[begin.start() : max(ends, default=len(data))], str(path))
+    except InfoptError as error:
+        raise InfoptError(f"{error}; text stands before it: save the result alone") from error
+    said = "lines of a log around the result were passed over"
+    return [one.model_copy(update={"notes": (*one.notes, said)}) for one in found or ()]
 
 
 def _of_json(data: bytes, path: Path) -> Sequence[Observation]:

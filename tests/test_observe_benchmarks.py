@@ -14,6 +14,7 @@ from infopt.observing.benchmarks import MOST_RESULTS, read_benchmark, read_bench
 from infopt.observing.benchmarks.figures import _backends
 from infopt.observing.metric_names import known_engines
 from infopt.observing.observation import Observation, Spread
+from infopt.observing.reading import read_sources
 
 DATA = Path(__file__).resolve().parent / "data" / "benchmarks"
 FILES = sorted(path.name for path in DATA.iterdir())
@@ -532,3 +533,45 @@ def test_aiperf_is_told_by_its_version_too() -> None:
     del result["input_config"]
     (found,) = read_benchmark(result | {"aiperf_version": "0.13.0"}, "here") or []
     assert found.effective_batch == only("aiperf_0_13.json").effective_batch
+
+
+def test_steps_on_a_context_of_ik_llama() -> None:
+    """llama-sweep-bench, and llama-bench's label for steps behind a prompt that is not in the time."""
+    line = {"n_kv_max": 4096, "n_threads": 8, "pp": 512, "tg": 128, "n_kv": 1024, "t_pp": 1.0, "speed_pp": 512.0}
+    (found,) = read_benchmark(line | {"t_tg": 2.56, "speed_tg": 50.0}, "here") or []
+    assert (found.effective_batch, found.prompt_tokens, found.output_tokens, found.mean_s("itl_s")) == (
+        1,
+        1024,
+        128,
+        0.02,
+    )
+    assert said(found, "prefill of 512 tokens behind them: 1 s")
+    test = parsed("llama_bench.json")[0] | {"n_prompt": 512, "n_gen": 32, "avg_ns": 640_000_000}
+    (both,) = read_benchmark(test, "here") or []
+    assert said(both, "timed together")
+    (behind,) = read_benchmark(test | {"test": "tg32@pp512"}, "here") or []
+    assert (behind.mean_s("tpot_s"), behind.output_tokens, behind.effective_batch) == (0.02, 32, 1)
+    assert not said(behind, "timed together")
+
+
+@pytest.mark.parametrize("name", ["llama_bench.json", "llama_bench.jsonl", "aiperf_0_13.json"])
+def test_a_result_in_a_log_is_read(name: str, tmp_path: Path) -> None:
+    """What a terminal had: both streams in one file."""
+    text = (DATA / name).read_text()
+    file = tmp_path / "log.txt"
+    file.write_text(
+        f"ggml_cuda_init: found 1 CUDA devices:\n  Device 0: Example, VMM: yes\n{text.rstrip()}\nggml_free: done\n"
+    )
+    found = read_sources(file)
+    assert [one.tpot_s for one in found] == [one.tpot_s for one in read(name)]
+    assert all(said(one, "lines of a log") for one in found)
+    file.write_text(f"loading\n{text[: len(text) // 2]}")
+    if name.endswith(".json"):
+        with pytest.raises(InfoptError, match="save the result alone"):
+            read_sources(file)
+
+
+def test_series_are_series_whatever_stands_behind_them(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.txt"
+    file.write_text("vllm:num_requests_running 2\n" + (DATA / "llama_bench.jsonl").read_text())
+    assert [one.kind for one in read_sources(file)] == ["totals"]

@@ -1,11 +1,15 @@
-"""Results of llama.cpp's `llama-bench -o json|jsonl`, one observation a test, and of `llama-batched-bench` as JSONL.
+"""Results of llama.cpp's `llama-bench -o json|jsonl`, one observation a test, of `llama-batched-bench` and of
+ik_llama.cpp's `llama-sweep-bench` as JSONL.
 
 Sources: tools/llama-bench/llama-bench.cpp of ggml-org/llama.cpp at 0104b15 and 050fc7f (fields, avg_ns the mean over
 repetitions, avg_ts = tokens / time); tools/batched-bench/batched-bench.cpp at 0a1f017.
 
 llama-bench runs one sequence. A test with n_gen alone is n_gen decode steps of batch 1 on a context that grows from
 n_depth: step = avg_ns / n_gen. A test with n_prompt alone is one prefill. A test with both times them together and
-tells neither. llama-batched-bench decodes `pl` sequences in step for `tg` steps: batch pl exactly, step = t_tg / tg.
+tells neither, but for those ik_llama.cpp labels tg@pp (llama-bench.cpp, TEST_KIND_GP): there the prompt is
+no part of the time, and a depth. llama-batched-bench decodes `pl` sequences in step for `tg` steps: batch pl exactly,
+step = t_tg / tg. llama-sweep-bench decodes `tg` steps of one sequence on `n_kv` tokens (examples/sweep-bench/README.md
+of ik_llama.cpp).
 """
 
 from collections.abc import Mapping
@@ -16,23 +20,28 @@ from infopt.observing.observation import Observation, Spread
 
 TEST = frozenset({"build_commit", "model_filename", "n_prompt", "n_gen"})
 BATCHED = frozenset({"n_kv_max", "pp", "tg", "pl"})
+SWEPT = frozenset({"n_kv_max", "pp", "tg", "n_kv", "t_pp", "t_tg"})  # and no pl
 NS = 1e-9
 
 
 def claims(result: Mapping[str, Any]) -> bool:
     """By the settings of a test of either tool."""
-    return result.keys() >= TEST or result.keys() >= BATCHED
+    return any(result.keys() >= names for names in (TEST, BATCHED, SWEPT))
 
 
 def observe(result: Mapping[str, Any], where: str) -> list[Observation]:
     """The observation of one test."""
     figures = Figures(result, where)
-    return [_test(figures) if result.keys() >= TEST else _batched(figures)]
+    if result.keys() >= TEST:
+        return [_test(figures)]
+    return [_batched(figures) if result.keys() >= BATCHED else _swept(figures)]
 
 
 def _test(figures: Figures) -> Observation:
     prompt, generated = figures.number("n_prompt"), figures.number("n_gen")
     depth = figures.optional("n_depth") or 0.0
+    if (figures.text("test") or "").startswith(f"tg{generated:.0f}@"):
+        prompt, depth = 0.0, depth + prompt
     if prompt + generated == 0:
         raise figures.error("n_prompt and n_gen are 0: the test did nothing")
     duration_s = figures.positive("avg_ns", "the test took no time") * NS
@@ -105,5 +114,29 @@ def _batched(figures: Figures) -> Observation:
         "itl_s": step,
         "prefill_s": Spread(mean=prefill_s) if alone and prefill_s else None,
         "notes": tuple(notes),
+    }
+    return observation(figures.where, fields)
+
+
+def _swept(figures: Figures) -> Observation:
+    """Steps of one sequence on a context; its prefill is of tokens behind that context, and only said."""
+    depth, steps = figures.number("n_kv"), figures.positive("tg", "nothing was decoded")
+    decode_s = figures.positive("t_tg", "the steps took no time")
+    step = Spread(mean=decode_s / steps)
+    fields = {
+        "engine": "llama.cpp",
+        "window_s": decode_s,
+        "requests": 1.0,
+        "prompt_tokens": depth,
+        "output_tokens": steps,
+        "steps": steps,
+        "effective_batch": 1.0,
+        "tokens_per_step": 1.0,
+        "tpot_s": step,
+        "itl_s": step,
+        "notes": (
+            f"{depth:.0f} tokens of context were there before the clock started",
+            f"prefill of {figures.number('pp'):.0f} tokens behind them: {figures.number('t_pp'):.4g} s",
+        ),
     }
     return observation(figures.where, fields)
