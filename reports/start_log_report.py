@@ -118,6 +118,8 @@ def _logged_only(page: StartLogPage) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " ").replace("kv", "KV"), format_gib(value)
     if log.kv_pool_tokens is not None:
         yield "KV tokens", format_whole(log.kv_pool_tokens)
+    elif log.kv_blocks is not None:
+        yield "KV blocks", format_whole(log.kv_blocks)
     if log.max_concurrency is not None:
         yield "concurrency", f"{log.max_concurrency:g}"
 

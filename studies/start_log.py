@@ -118,7 +118,7 @@ def start_log_page(
     )
     told = verdict(log, built.scenario, blind, _of_refused_pool(log, model, choice, filled), sized)
     assumed = (caveat.text for caveat in built.assumptions if caveat.id in TOLD)
-    notes = (*log.notes, *assumed, *_notes(log, hardware, sized))
+    notes = (*log.notes, *assumed, *_notes(log, built, hardware, sized))
     return StartLogPage(log, built.scenario, blind, rows, told, notes, filled.engine_version is not None)
 
 
@@ -193,7 +193,7 @@ def _of_refused_pool(
 ) -> MemoryLedger | None:
     """The ledger given the pool of a refused start."""
     refusal = log.refusal
-    if refusal is None:
+    if refusal is None or log.together:  # buffers of exact size are no pool
         return None
     pool = log.kv_pool_bytes or refusal.available_bytes
     return None if not pool else _at_pool(model, choice, request, pool)
@@ -220,7 +220,7 @@ def _rows(
     if tokens is None and log.kv_blocks is not None:
         tokens = log.kv_blocks * s.block_tokens
     if log.together:
-        if pool is not None:
+        if pool is not None and not _context_assumed(built):
             cache = _whole(log, "kv_pool_bytes")
             yield LogRow("KV cache", "bytes", cache, blind.kv_bytes_per_gpu, exact=True)
         return
@@ -241,6 +241,11 @@ def _rows(
         note = f"requests of {s.context_tokens} tokens"
         name = "concurrency in it"
         yield LogRow(name, "sequences", log.max_concurrency, best.kv_pool_concurrency, *ends, exact=True, note=note)
+
+
+def _context_assumed(built: Built) -> bool:
+    """Whether neither the log nor the user says which context the buffers are for."""
+    return any(caveat.id == "context" for caveat in built.assumptions)
 
 
 def _term_rows(log: StartLog, s: Scenario, blind: MemoryLedger) -> Iterator[LogRow]:
@@ -286,8 +291,10 @@ def _whole(log: StartLog, name: str) -> float:
     return float(sum(getattr(rank, name) or 0.0 for rank in log.ranks))
 
 
-def _notes(log: StartLog, hardware: HardwareChoice | None, sized: bool) -> Iterator[str]:
+def _notes(log: StartLog, built: Built, hardware: HardwareChoice | None, sized: bool) -> Iterator[str]:
     """What a reader must know of the comparison."""
+    if log.together and log.kv_pool_bytes is not None and _context_assumed(built):
+        yield "the log does not say its context: name it with --ctx to see its cache predicted"
     if hardware is None and not sized:
         yield "the log does not say how much memory the device has: name it with --hw to see its pool predicted"
     on_host = sum(rank.weights_bytes or 0.0 for rank in log.ranks if rank.host)

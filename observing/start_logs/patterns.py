@@ -1,8 +1,9 @@
 """Lines of an engine's log as data: observing/data/start_logs/<engine>.yaml.
 
 A line is found by a text it holds and read by a pattern. Names of the pattern's groups are fields of the record, their
-unit last: `weights_gib` fills weights_bytes. Parts after two underscores add up (`kv_pool_gib__k`, `kv_pool_gib__v`), a
-`<field>_size` with a `<field>_unit` is a number whose unit the line says.
+unit last: `weights_gib` fills weights_bytes. Parts after two underscores add up (`kv_pool_gib__k`, `kv_pool_gib__v`),
+the part `alone` counts where no other of its field was read. A `<field>_size` with a `<field>_unit` is a number whose
+unit the line says.
 """
 
 import re
@@ -28,6 +29,7 @@ class Line(Record):
     pattern  how its figures are read, None where the line itself says all
     fields   what the line says by being there
     keep     of several: last, first, sum, max or min
+    begins   another start begins with it;  aside  a second model is loaded now: its figures are not read
     example  a line of this kind, ours in its numbers
     """
 
@@ -36,6 +38,7 @@ class Line(Record):
     fields: dict[str, bool | int | str] = Field({})
     keep: Keep = "last"
     begins: bool = False
+    aside: bool = False
     example: str
 
 

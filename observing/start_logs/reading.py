@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from infopt.observing.start_logs.patterns import Keep, Line, LogLines, compiled
 from infopt.observing.start_logs.record import RankMemory, Refusal, StartLog
 from infopt.records import validate_record
 from infopt.units import parse_bytes
 
-UNITS = {"gib": 2**30, "mib": 2**20}
+UNITS = {"gib": 2**30, "mib": 2**20, "kib": 2**10}
+# A part that counts where no other of its field was read.
+ALONE = "alone"
 RANK_FIELDS = frozenset(RankMemory.model_fields) - {"rank", "host", "kv_pool_figures"}
 WHOLE = ("tp", "pp", "dp", "kv_blocks", "max_num_seqs", "workers")
 FLAGS = ("eager", "prefix_caching", "processor", "started")
@@ -20,8 +22,13 @@ ABOVE_ZERO = ("tp", "pp", "dp", "workers", "context_tokens", "block_tokens", "to
 MOST_FIGURE = 1e18  # a line that says more is broken
 SHOWN_CHARS = 300
 LATER = "after the start:"
-# `'name': value` and `name=value`, values without brackets: lists and nested settings are no options of ours.
-_OPTION = re.compile(r"'?\b([a-z_]{2,40})'?(?:=|: )('[^']{0,300}'|\"[^\"]{0,300}\"|[^\s,'\"(){}\[\]]{1,120})")
+TRIED = "before it started:"
+# `'name': value`, `name=value` and `name=Path('value')`, values without brackets: lists and nested settings are no
+# options of ours. A bare value ends where the next begins: `config: model='m'` has no option `config`.
+_OPTION = re.compile(
+    r"'?\b([a-z_]{2,40})'?(?:=|: )(?:[A-Z]\w{0,30}\((?=['\"]))?"
+    r"('[^']{0,300}'|\"[^\"]{0,300}\"|[^\s,'\"(){}\[\]=]{1,120}(?=[\s,'\"(){}\[\]]|$))"
+)
 _ERROR = re.compile(r"\b[A-Z]\w{2,60}(?:Error|Exception)\b: ")
 
 
@@ -30,6 +37,7 @@ class Start:
     """What one start said so far.
 
     parts  value by (rank, field, part): parts of a field add up
+    aside  a second model whose beginning comes, or whose lines are being read
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +45,7 @@ class Start:
     refusal: Refusal | None = None
     notes: list[str] = field(default_factory=list)
     matched: int = 0
+    aside: Literal["", "comes", "is read"] = ""
 
     @property
     def told(self) -> bool:
@@ -90,12 +99,17 @@ class Reader:
 
     def _known(self, known: Line, line: str) -> None:
         match = compiled(known.pattern).search(line) if known.pattern else None
-        if known.pattern and match is None:
+        if (known.pattern and match is None) or self._aside(known):
             return
         self._begin(known.begins)
         self._matched(known.find)
+        if known.aside:
+            self.start.aside = "comes"
         for name, value in known.fields.items():
             self.start.values[name] = value
+        if known.fields.get("started") and self.start.refusal is not None:
+            self.start.notes.append(f"{TRIED} {self.start.refusal.text}")
+            self.start.refusal = None
         if match is None:
             return
         groups = {name: text for name, text in match.groupdict().items() if text is not None}
@@ -107,6 +121,14 @@ class Reader:
             else:
                 keep: Keep = "last" if known.keep == "sum" else known.keep
                 self._set(target, self.lines.values.get(text, text), keep)
+
+    def _aside(self, known: Line) -> bool:
+        """Whether a line is of a second model: its beginning, or one of its figures."""
+        start = self.start
+        if known.begins and start.aside == "comes":
+            start.aside = "is read"
+            return True
+        return bool(start.aside) and not known.begins and known.pattern is not None
 
     def _rank(self, line: str) -> str:
         found = compiled(self.lines.rank).search(line) if self.lines.rank else None
@@ -177,7 +199,10 @@ class Reader:
 
     def _ranks(self) -> tuple[RankMemory, ...]:
         sums: dict[str, dict[str, Any]] = {}
-        for (rank, name, _), value in self.start.parts.items():
+        others = {name for _, name, part in self.start.parts if part != ALONE}
+        for (rank, name, part), value in self.start.parts.items():
+            if part == ALONE and name in others:
+                continue
             figures = sums.setdefault(rank, {})
             if name == "kv_pool_bytes" and name in figures:
                 figures["kv_pool_figures"] = figures.get("kv_pool_figures", 1) + 1
