@@ -28,7 +28,7 @@ OBSERVE_STATUSES = (
     "(what was seen is printed)."
 )
 ADDRESS = re.compile(r"https?://", re.IGNORECASE)
-HOST_PORT = re.compile(r"(localhost|[\w.-]+:\d{1,5}|\[[\da-fA-F:.]+\](:\d{1,5})?)(/.*)?")
+HOST_PORT = re.compile(r"(localhost|[\w.-]+:\d{1,5}|\d+(\.\d+){3}|\[[\da-fA-F:.]+\](:\d{1,5})?)(/.*)?")
 
 
 def lasting(option: str, help: str) -> Any:
@@ -91,8 +91,7 @@ class WatchOptions:
         if self.apart is not None and (self.since is None or self.apart <= 0):
             raise InfoptError("--apart: a time above 0 that lies between --since FILE and SOURCE is expected")
         for path in (self.out, self.save):
-            if path is not None and not path.parent.is_dir():
-                raise InfoptError(f"{path}: cannot be written: there is no folder {path.parent}")
+            check_writable(path)
 
     def check_log(self) -> None:
         """Options that a start-up log has no use for."""
@@ -129,8 +128,19 @@ class UseOptions:
                 raise InfoptError(f"{option} is of one deployment: name its hardware with --hw")
         if self.advise and self.log is not None:
             raise InfoptError("--advise is of a load: a start-up log has none; leave it out")
-        if self.calibrate is not None and not self.calibrate.parent.is_dir():
-            raise InfoptError(f"{self.calibrate}: cannot be written: there is no folder {self.calibrate.parent}")
+        check_writable(self.calibrate)
+
+
+def check_writable(path: Path | None) -> None:
+    """Whether a file can be written there, before anything is waited for. Errors: InfoptError."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InfoptError(f"{path}: cannot be written: is a folder; name a file")
+    if not path.parent.is_dir():
+        raise InfoptError(f"{path}: cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() and not path.is_file() else path.parent, os.W_OK):
+        raise InfoptError(f"{path}: cannot be written: no permission")
 
 
 @app.command(epilog=OBSERVE_STATUSES)
@@ -177,8 +187,11 @@ def observe(
     if is_server:
         watched = seen(source, watching)
         finish(watched.observation, asked, watching, output, status(watched.observation, watched), watched)
-    if HOST_PORT.fullmatch(source) and not os.path.lexists(source):
-        raise InfoptError(f"{source}: no such file; an address begins with http://: http://{source}")
+    if not os.path.lexists(source):
+        if HOST_PORT.fullmatch(source):
+            raise InfoptError(f"{source}: no such file; an address begins with http://: http://{source}")
+        if ":/" in source:
+            raise InfoptError(f"{source}: no such file; an address begins with http:// or https://")
     one = read_one(Path(source), watching, use, output)
     finish(one, asked, watching, output, status(one))
 

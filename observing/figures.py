@@ -17,7 +17,7 @@ kv_pool_tokens    = as the engine says, else blocks x tokens of a block
 from collections.abc import Sequence
 from typing import Any
 
-from infopt.observing.observation import Spread
+from infopt.observing.observation import Spread, spread_of
 from infopt.observing.readings import ROUNDED, Readings
 from infopt.observing.windows import Snapshot
 from infopt.probes.draft_counters import Counts, counts_of
@@ -75,7 +75,7 @@ class Figures(Readings):
         if not seconds:
             return found
         if found is None:
-            return Spread(mean=seconds / decoded, count=decoded)
+            return spread_of("tpot_s", seconds / decoded, decoded)
         return found.model_copy(update={"mean": seconds / decoded})
 
     def _tokens_per_step(

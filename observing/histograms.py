@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
-from infopt.observing.observation import Spread
+from infopt.observing.observation import Spread, spread_of
 from infopt.probes.metrics_text import Labels, Metrics
 
 QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
@@ -63,20 +63,19 @@ class Histogram:
             below, lower = below + inside, max(upper, 0.0)
         return None
 
-    def spread(self, scale: float = 1.0) -> Spread | None:
-        """Mean and percentiles in seconds, `scale` seconds being one unit of the bounds; None if nothing was seen."""
+    def spread(self, scale: float = 1.0, where: str = "a histogram") -> Spread | None:
+        """Mean and percentiles in seconds, `scale` seconds being one unit of the bounds; None if nothing was seen.
+
+        Errors: InfoptError naming `where` for figures that no time can be: below 0, out of all bounds.
+        """
         count = self.count if self.count is not None else self.total
         if count <= 0:
             return None
         found = {name: self.quantile(q) for name, q in QUANTILES}
         scaled = {name: None if value is None else value * scale for name, value in found.items()}
         mean = self.mean
-        return Spread(
-            mean=None if mean is None else mean * scale,
-            count=count,
-            is_bucket=any(value is not None for value in scaled.values()),
-            **scaled,
-        )
+        is_bucket = any(value is not None for value in scaled.values())
+        return spread_of(where, None if mean is None else mean * scale, count, is_bucket=is_bucket, **scaled)
 
 
 def histogram_of(metrics: Metrics, name: str, fits: Callable[[Labels], bool] = lambda _: True) -> Histogram | None:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, ValidationError, model_vali
 
 from infopt.errors import InfoptError
 from infopt.profiles.files import read_json_file
-from infopt.records import Record
+from infopt.records import Record, validate_record
 
 SCHEMA = "infopt/observe/1"
 MOST_TOKENS = 1e12  # of a request
@@ -38,6 +38,11 @@ class Spread(Record):
     p99: Amount | None = None
     count: Amount | None = None
     is_bucket: bool = False
+
+
+def spread_of(where: str, mean: float | None, count: float, **said: Any) -> Spread:
+    """A time of these figures. Errors: InfoptError naming `where` and the figure that no time can be."""
+    return validate_record(Spread, {"mean": mean, "count": float(count), **said}, where)
 
 
 class Observation(Record):

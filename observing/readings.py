@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from infopt.errors import InfoptError
 from infopt.observing.histograms import histogram_of
 from infopt.observing.metric_names import ADDED, Counter, Gauge, MetricNames, Time, Way
-from infopt.observing.observation import Spread
+from infopt.observing.observation import Spread, spread_of
 from infopt.observing.windows import Snapshot
 from infopt.probes.metrics_text import Metrics
 
@@ -89,7 +89,9 @@ class Readings:
             total, output, steps = way.total(self.grown), self.counter("output_tokens"), self.counter("steps")
             requests = self.requests(output)
             alone = output is not None and steps is not None and output <= ALONE * steps
-            return Spread(mean=total / requests, count=requests) if total is not None and requests and alone else None
+            return (
+                spread_of(way.metric, total / requests, requests) if total is not None and requests and alone else None
+            )
         return self._ratio(way) if way.count else self._histogram(way, name)
 
     def _rated(self, way: Way, rate: str) -> Spread | None:
@@ -108,7 +110,7 @@ class Readings:
             return None
         mean = seconds / steps
         self.decoded = sum(way.chosen(self.grown).values()) / mean
-        return Spread(mean=mean * way.scale, count=self.decoded)
+        return spread_of(way.metric, mean * way.scale, self.decoded)
 
     def requests(self, output: float | None) -> float | None:
         """Those counted; else one for each token that no decoding gave, where rounding leaves them visible."""
@@ -124,11 +126,11 @@ class Readings:
 
     def _ratio(self, way: Way) -> Spread | None:
         spent, over = way.chosen(self.grown), sum(way.chosen(self.grown, way.count).values())
-        return Spread(mean=sum(spent.values()) * way.scale / over, count=over) if spent and over > 0 else None
+        return spread_of(way.metric, sum(spent.values()) * way.scale / over, over) if spent and over > 0 else None
 
     def _histogram(self, way: Way, name: str) -> Spread | None:
         histogram = histogram_of(self.grown, way.metric, way.fits)
-        found = None if histogram is None else histogram.spread(way.scale)
+        found = None if histogram is None else histogram.spread(way.scale, way.metric)
         if found is not None and histogram is not None and found.is_bucket and found.p99 is None:
             top = histogram.bounds[-1] * way.scale
             self.notes.append(f"{name}: percentiles beyond the last bucket ({top:g} s) are not known")

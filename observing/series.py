@@ -1,10 +1,10 @@
 """Which series of a text count: those of the model that was asked for, of one copy of each rank, with usable values."""
 
-import math
 from collections.abc import Iterable, Mapping
 
 from infopt.frozen import dataclass
 from infopt.observing.metric_names import MetricNames
+from infopt.observing.observation import MOST_AMOUNT
 from infopt.probes.metrics_text import Labels, Metrics
 
 SHOWN_MODELS = 4
@@ -15,7 +15,7 @@ class Chosen:
     """The series that count.
 
     models    whose they are
-    unusable  names of series left out since they are negative or no number
+    unusable  names of series left out since they are negative, beyond all bounds or no number
     notes     what was added up
     """
 
@@ -37,7 +37,7 @@ def choose(metrics: Metrics, names: MetricNames, model: str | None) -> Chosen:
     all_count = kept_models == models and names.model_of is None and not first
     for name, series in own.items():
         chosen = {k: value for k, value in series.items() if all_count or _counts(k, names, label, kept_models, first)}
-        usable = {labels: value for labels, value in chosen.items() if math.isfinite(value) and value >= 0}
+        usable = {labels: value for labels, value in chosen.items() if 0 <= value <= MOST_AMOUNT}
         bad = [value for labels, value in chosen.items() if labels not in usable]
         if name in reads and not nones.get(name, frozenset()).issuperset(bad):
             unusable.add(name)

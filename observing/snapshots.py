@@ -106,7 +106,7 @@ def _said(chosen: Sequence[Chosen], window: Window, others: Sequence[MetricNames
     unusable = sorted({name for c in chosen for name in c.unusable})
     if unusable:
         more = f" and {len(unusable) - 5} more" if len(unusable) > 5 else ""
-        notes.append(f"left out, being negative or no number: {', '.join(unusable[:5])}{more}")
+        notes.append(f"left out, being negative, beyond all bounds or no number: {', '.join(unusable[:5])}{more}")
     if window.fell:
         notes.append(
             f"the server restarted, or another one answered: {window.fell[0]} fell; {len(window.fell)} of "

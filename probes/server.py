@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import threading
 import time
 import urllib.error
@@ -28,6 +29,8 @@ ANSWER_S = 600.0  # for one completion
 KEYS = ("INFOPT_API_KEY", "OPENAI_API_KEY")
 _LEAST_KEY = 6  # characters of a key that is looked for in answers
 _GRACE_RATIO = 1.1  # of a limit: then the connection is cut, where the limits of its single waits did not end it
+_PORT, _LAST_PORT = re.compile(r"[^/]:(\d{1,5})(?:/|$)"), 65535
+_RUNNING = "is the server running there?"
 _ADDRESS = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:/[\w.~/-]*)?")
 
 
@@ -149,7 +152,7 @@ class Server:
     def __init__(self, url: str, environment: Mapping[str, str] = os.environ, named: str = "--endpoint") -> None:
         if "@" in url:
             raise InfoptError(f"{named}: no password in the address; set {KEYS[0]} to the key")
-        if not _ADDRESS.fullmatch(url):
+        if not _ADDRESS.fullmatch(url) or _port(url) > _LAST_PORT:
             raise InfoptError(f"{named} {url[:80]!r}: expected http://HOST:PORT or https://HOST")
         self.base = url.rstrip("/").removesuffix("/v1")
         self._key = _key(environment)
@@ -212,7 +215,12 @@ class Server:
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
                 if deadline.passed:
                     raise _late(url, limit_s) from error
-                raise InfoptError(f"{url}: no answer: {_why(error, limit_s)}; is the server running there?") from error
+                raise InfoptError(f"{url}: no answer: {_why(error, limit_s)}") from error
+
+
+def _port(url: str) -> int:
+    found = _PORT.search(url)
+    return int(found.group(1)) if found else 0
 
 
 def _late(url: str, limit_s: float) -> InfoptError:
@@ -265,8 +273,13 @@ def _key(environment: Mapping[str, str]) -> str | None:
 
 
 def _why(error: Exception, limit_s: float) -> str:
+    """Why nothing answers, and what to do."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message}); SSL_CERT_FILE names a file of those that are"
+    if isinstance(reason, ssl.SSLError) and reason.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "it does not speak TLS there; try http://"
     if isinstance(reason, TimeoutError):
-        return f"nothing for {limit_s:g} s"
+        return f"nothing for {limit_s:g} s; {_RUNNING}"
     said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-    return str(said).splitlines()[0][:120]
+    return f"{str(said).splitlines()[0][:120]}; {_RUNNING}"

@@ -332,7 +332,7 @@ def test_an_idle_server_is_nothing_to_observe(capsys: pytest.CaptureFixture[str]
         (("localhost:8000",), "http://localhost:8000"),
         (("http://",), "expected http://HOST:PORT"),
         (("http://a b",), "expected http://HOST:PORT"),
-        (("ftp://127.0.0.1/metrics",), "cannot be opened"),
+        (("ftp://127.0.0.1/metrics",), "an address begins with http:// or https://"),
     ],
 )
 def test_wrong_usage_is_one_line(
@@ -466,15 +466,17 @@ def test_steps_that_were_observed_calibrate(capsys: pytest.CaptureFixture[str], 
     assert "no step to calibrate with" in printed.err
 
 
-def test_json_of_a_run_that_fails_later_is_one_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_of_a_run_that_fails_later_is_one_document(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The plan's trouble, a record that cannot be written, steps that calibrate nothing: all stand in `error`."""
-    text, nowhere = str(servers.TEXTS / "vllm_0.32_after.txt"), tmp_path / "folder.json"
-    nowhere.mkdir()
+    text, gone = str(servers.TEXTS / "vllm_0.32_after.txt"), Path("/dev/fd/99/o.json")
+    monkeypatch.setattr("infopt.cli_observe.check_writable", lambda path: None)
     record = str(tmp_path / "c.yaml")
     here = ("--model", "8b", "--hw", "h100")
     for arguments, says in (
         (("--model", "8b", "--hw", "h100:3"), "tp 3 does not divide"),
-        (("--out", str(nowhere)), "cannot be written: Is a directory"),
+        (("--out", str(gone)), "cannot be written: "),
         ((*here, "--batch", "4", "--calibrate", record), "no step to calibrate with"),
     ):
         data = as_json(capsys, text, *arguments, status=2)
@@ -486,12 +488,15 @@ def test_json_of_a_run_that_fails_later_is_one_document(capsys: pytest.CaptureFi
         written.write_text(json.dumps(data), encoding="utf-8")
         assert read_observation(written).ignored == ()
     log = str(LOGS / "vllm_v1_tp2.log")
-    data = as_json(capsys, "--log", log, "--out", str(nowhere), status=2)
+    data = as_json(capsys, "--log", log, "--out", str(gone), status=2)
     assert data["error"]["exit_status"] == 2
     assert data["start_log"]["matched_lines"]
 
 
-def test_a_text_that_cannot_be_kept_loses_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_text_that_cannot_be_kept_loses_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infopt.cli_observe.check_writable", lambda path: None)  # it becomes so while it is watched
     replay = Replay({"/metrics": [text_of("vllm_0.32_after")], "/v1/models": models()})
     kept, out = tmp_path / "kept.txt", tmp_path / "o.json"
     kept.mkdir()
@@ -512,7 +517,50 @@ def test_control_characters_of_a_server_reach_no_form(capsys: pytest.CaptureFixt
         assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("source", ["localhost", "[::1]:8000", "localhost/v1", "gpu-7:8000"])
+@pytest.mark.parametrize("source", ["localhost", "[::1]:8000", "localhost/v1", "gpu-7:8000", "10.0.0.7"])
 def test_addresses_without_a_scheme_are_told(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["observe", source]) == 2
     assert f"an address begins with http://: http://{source}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--out", "--save", "--calibrate"])
+def test_where_nothing_can_be_written_is_told_before_the_watch(
+    option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for path, says in ((tmp_path, "is a folder; name a file"), (tmp_path / "no" / "file", "there is no folder")):
+        assert run(["observe", "http://127.0.0.1:9", "--model", "8b", "--hw", "h100", option, str(path)]) == 2
+        assert f"{path}: cannot be written: {says}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["htp://localhost:8000", "http:/localhost:8000"])
+def test_a_mistyped_scheme_is_told(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["observe", source]) == 2
+    assert "an address begins with http:// or https://" in capsys.readouterr().err
+
+
+def test_a_port_that_cannot_be_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["observe", "http://localhost:99999"]) == 2
+    assert "expected http://HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1", "1e24", "1e-300"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in servers.TEXTS.glob("*_after.txt")))
+def test_one_family_of_figures_nobody_can_mean(
+    name: str, value: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Counts, sums and bounds of each family in turn: the rest is read, or one line says why not."""
+    text, path = (servers.TEXTS / f"{name}.txt").read_text(encoding="utf-8"), tmp_path / "metrics.txt"
+    lines = text.splitlines()
+    families = sorted(
+        {re.split(r"[{ ]", line)[0].removesuffix("_bucket") for line in lines if line[:1] not in ("", "#")}
+    )
+    for family in families[::3]:
+        changed = [
+            f"{re.sub(r'le=.0[^,}]*', f'le=^{value}^'.replace('^', chr(34)), line).rsplit(' ', 1)[0]} {value}"
+            if line.startswith(family)
+            else line
+            for line in lines
+        ]
+        path.write_text("\n".join(changed) + "\n", encoding="utf-8")
+        assert run(["observe", str(path), "--json"]) in (0, 2, 3, 4), family
+        json.loads(capsys.readouterr().out, parse_constant=pytest.fail)

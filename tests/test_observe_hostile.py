@@ -99,11 +99,10 @@ def test_a_greeting_that_trickles(capsys: Capture) -> None:
             connection.sendall(b"\x02")
 
     with connected(trickle) as url:
-        refused(
-            capsys, r"/metrics: the answer took more than 0.4 s", url.replace("http:", "https:"), *SOON, within_s=10
-        )
+        late = r"/metrics: (the answer took more than|no answer: nothing for) 0.4 s"  # on a busy machine nothing at all
+        refused(capsys, late, url.replace("http:", "https:"), *SOON, within_s=10)
     with serving(Replay({"/metrics": [TEXT]})) as url:
-        refused(capsys, r"/metrics: no answer: ", url.replace("http:", "https:"), *SOON, within_s=10)
+        refused(capsys, "no answer: it does not speak TLS there; try http://", url.replace("http:", "https:"), *SOON)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
@@ -122,7 +121,9 @@ def test_a_server_under_tls(capsys: Capture, tmp_path: Path, monkeypatch: pytest
 
     with connected(answer) as url:
         address = url.replace("http:", "https:")
-        refused(capsys, r"/metrics: no answer: .*[Cc]ertificate", address, "--duration", "0s")
+        refused(
+            capsys, r"no answer: its certificate is not trusted \(.*; SSL_CERT_FILE names", address, "--duration", "0s"
+        )
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert run(["observe", address, "--duration", "0s"]) == 0
         assert address in capsys.readouterr().out.replace("\n", "")
