@@ -2,6 +2,7 @@
 
 import pytest
 
+from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
 from infopt.observing.start_logs import StartLog, read_start_log
 from infopt.profiles.resolve import resolve_model
@@ -90,6 +91,8 @@ def test_a_profile_on_one_line() -> None:
         "is equivalent to --gpu-memory-utilization=0.7601 without CUDA graph memory profiling.",
         "In v0.19, CUDA graph memory profiling will be enabled by default. To try it now, increase "
         "--gpu-memory-utilization from 0.7700 to 0.7811 to maintain the same effective KV cache size.",
+        "The current --gpu-memory-utilization=0.7700 is equivalent to --gpu-memory-utilization=0.7601 without CUDA "
+        "graph memory profiling. To maintain the same effective KV cache size as before, increase it.",
     ],
 )
 def test_the_utilization_a_remark_repeats(line: str) -> None:
@@ -232,6 +235,17 @@ def test_a_cache_of_an_unknown_context_is_not_compared() -> None:
     assert any("--ctx" in note for note in unknown.notes)
     known = beside(buffers + "llama_context: n_ctx         = 4096\n", "llama-3.1-8b:q4_k_m", "rtx-3090")
     assert "KV cache" in [row.name for row in known.rows]
+
+
+def test_what_any_engine_prints_names_none() -> None:
+    """Memory that ran out in torch once was llama.cpp's, the first of the alphabet."""
+    torch_ends = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
+    with pytest.raises(InfoptError, match="none of the lines known was found"):
+        read(torch_ends)
+    log = read("INFO model_runner.py:1115] Loading model weights took 8.1250 GB\n" + torch_ends)
+    assert log.engine == "vllm"
+    assert log.refusal is not None
+    assert log.refusal.tried_bytes == 0.5 * GIB
 
 
 def test_room_that_is_left_is_no_reason_to_refuse() -> None:

@@ -7,7 +7,7 @@ lines it holds. Lines nobody knows are no error; a log of which no line is known
 from pathlib import Path
 
 from infopt.errors import InfoptError
-from infopt.observing.start_logs.patterns import log_lines_of, logged_engines
+from infopt.observing.start_logs.patterns import COMMON, log_lines_of, logged_engines
 from infopt.observing.start_logs.reading import Reader, read_all
 from infopt.observing.start_logs.record import RankMemory, Refusal, StartLog
 from infopt.observing.start_logs.text import log_lines, read_log_text
@@ -22,8 +22,9 @@ def read_start_log(text: str, source: str, skipped_bytes: int = 0) -> StartLog:
     """
     readers = [Reader(log_lines_of(engine)) for engine in logged_engines()]
     read_all(readers, log_lines(text))
-    best = max(readers, key=lambda reader: (len(reader.kinds), reader.start.matched))
-    if not best.kinds - {"Application startup complete"}:
+    shared = {"Application startup complete"} | log_lines_of(COMMON).texts  # any engine may print them
+    best = max(readers, key=lambda reader: (len(reader.kinds - shared), reader.start.matched))
+    if not best.kinds - shared:
         looked = "; ".join(f"{reader.lines.engine}: {reader.lines.telling!r}" for reader in readers)
         raise InfoptError(
             f"{source}: no start-up log: none of the lines known was found ({looked}); "
