@@ -145,7 +145,9 @@ class Figures(Readings):
         self._moving(running)
         counted = self._counted_batch(first)
         if counted is None:
-            return gauge
+            if gauge == 0 and self.counter("output_tokens"):
+                self.notes.append("no sequence ran at any scrape, so there is no batch by the gauge")
+            return gauge or None  # no step has none
         if gauge is not None and len(running) >= SCRAPES and abs(gauge - counted) > APART * max(gauge, counted):
             self.notes.append(
                 f"the batch is {counted:.3g} by tokens and steps, {gauge:.3g} by the gauge (idle time counts there)"

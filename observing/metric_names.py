@@ -239,7 +239,7 @@ class MetricNames(Record):
         unread = [*self.unread, *([drafts.prefix + name for name in drafts.unread] if drafts else [])]
         looked_at = re.compile("|".join(translate(pattern) for pattern in (*unread, *map(_stem, read))))
         own = [name for name in metrics.series if name.startswith(tuple(self.prefixes)) and name not in read]
-        families = {_family(name, metrics) for name in own}
+        families = {_family(name, metrics) for name in own if not looked_at.fullmatch(_stem(name))}
         return sorted(family for family in families - read if not looked_at.fullmatch(family))
 
 

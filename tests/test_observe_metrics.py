@@ -247,6 +247,8 @@ def test_names_nobody_knows_are_listed() -> None:
     more = 'vllm:brand_new_total{engine="0"} 1\nvllm:brand_new_created{engine="0"} 1\nvllm:odd_time_seconds_sum 1\n'
     more += 'vllm:odd_time_seconds_count 1\nvllm:odd_time_seconds_bucket{le="+Inf"} 1\nsomething_else 1\n'
     assert window(before, after + more).unknown_names == ("vllm:brand_new", "vllm:odd_time_seconds")
+    alone = window(before, after + 'vllm:kv_block_lifetime_seconds_sum{engine="0"} 1\n')
+    assert alone.unknown_names == ()  # a part of a histogram somebody cut out is no new name
     many = after + "".join(f"vllm:new_{i:03} 1\n" for i in range(70))
     found = window(before, many)
     assert len(found.unknown_names) == 50
@@ -373,6 +375,17 @@ def test_a_label_of_an_older_version_names_the_model() -> None:
     assert observation_of([snapshot(old)], "here").model == "example"
     other = 'sglang:func_latency_seconds_count{name="step"} 5\nsglang:token_usage{model_name="m"} 0.5\n'
     assert observation_of([snapshot(other)], "here").model == "m"
+
+
+def test_an_idle_moment_is_no_batch() -> None:
+    """A step holds a sequence at least: a gauge of 0 beside tokens says when it was read."""
+    text = "vllm:num_requests_running 0\nvllm:generation_tokens_total {}\n"
+    found = observation_of([snapshot(text.format(500))], "here")
+    assert found.effective_batch is None
+    assert any("no sequence ran at any scrape" in note for note in found.notes)
+    idle = observation_of([snapshot(text.format(0))], "here")
+    assert idle.effective_batch is None
+    assert not any("no sequence ran" in note for note in idle.notes)
 
 
 def test_values_that_stand_for_none_are_none() -> None:
