@@ -36,7 +36,7 @@ from infopt.ledgers.step_time import (
     first_token_s,
     prompt_at_peak_s,
     prompt_work_s,
-    prompts_between,
+    prompt_stall_s,
     step_shape,
     step_terms_s,
     weights_at,
@@ -140,11 +140,11 @@ class Steps:
         s = self.scenario
         if self.curve and self.shape is None:
             return 0.0
-        others = max(0.0, batch - 1) / s.output_tokens
-        if self.shape is not None and self.constants is not None and batch > 1:
-            new_tokens = s.input_tokens - cached_tokens
-            others = float(prompts_between(self.shape, self.constants, batch, new_tokens, s.output_tokens))
-        return others * self.prompt_s(s.input_tokens, cached_tokens)
+        c = self.constants
+        if self.shape is not None and c is not None and c.of_device and c.prefill_ratio:
+            lengths = (s.input_tokens, s.output_tokens, cached_tokens)
+            return self.stall * float(prompt_stall_s(self.shape, c, max(1.0, batch), *lengths))
+        return max(0.0, batch - 1) / s.output_tokens * self.prompt_s(s.input_tokens, cached_tokens)
 
     def prompt_s(self, input_tokens: float, cached_tokens: float = 0.0) -> float:
         """Machine time of one prompt, at dense peak where nothing better is known; 0 where even that is not known."""

@@ -1,7 +1,7 @@
 """How long a decode step takes on a serving engine: bytes, a fixed cost per kernel, and other requests' work.
 
     step  = X r_x r(B) + K r_k + N c + D r_d + c_e L_m hit / shards + B c_r
-    stall = (B - 1) (S1 r_p + T c_t) / OSL        by a device's own steps: those that start together (prompt_wave.py)
+    stall = (B - 1) (S1 r_p + T c_t) / OSL        by a device's own steps: of those that start together (prompt_wave.py)
     TPOT  = step + stall
 X  bytes read over bandwidth, weights with the expected distinct experts plus KV;  K  its KV part
 r  time of the weights of a step of B tokens over that of one, where a device's own curve was measured, else 1
@@ -21,7 +21,7 @@ from typing import Any
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
-from infopt.ledgers.arrays import along, ceil_div
+from infopt.ledgers.arrays import along, ceil_div, larger, smaller
 from infopt.ledgers.compute import compute_format, prefill_flop
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
@@ -203,8 +203,7 @@ def step_terms_s(
     if c.request_s:
         terms["requests"] = c.request_s * per_replica
     if with_stall and (c.prefill_ratio or c.prefill_token_s):
-        others = prompts_between(shape, c, batch, input_tokens - cached_tokens, output_tokens)
-        terms["prefill stall"] = others * prompt_work_s(shape, c, input_tokens, cached_tokens)
+        terms["prefill stall"] = prompt_stall_s(shape, c, batch, input_tokens, output_tokens, cached_tokens)
     if shape.experts and c.expert_s:
         hit = distinct_experts(shape.experts, shape.experts_per_token, batch)
         terms["experts"] = c.expert_s * shape.mixture_layers * hit / shape.expert_ranks
@@ -215,13 +214,26 @@ def step_terms_s(
     return terms
 
 
-def prompts_between(shape: StepShape, c: StepConstants, batch: Any, prompt_tokens: Any, output_tokens: Any) -> Any:
-    """Prompts of others that one output token waits for on average."""
+def prompt_stall_s(
+    shape: StepShape, c: StepConstants, batch: Any, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0
+) -> Any:
+    """Seconds that an output token waits for prompts of others on average.
+
+    By a device's own steps a prompt is a step of its own, in which weights are read: the answer it stops reads them too.
+    """
+    work_s = prompt_work_s(shape, c, input_tokens, cached_tokens)
     if not c.of_device:
-        return (batch - 1) / output_tokens
+        return (batch - 1) / output_tokens * work_s
     from infopt.ledgers.prompt_wave import mean_stall  # only with a calibration
 
-    return mean_stall(batch, prompt_tokens, output_tokens, shape.batched_tokens)
+    others = mean_stall(batch, input_tokens - cached_tokens, output_tokens, shape.batched_tokens)
+    return others * larger(0.0, work_s - weights_once_s(shape))
+
+
+def weights_once_s(shape: StepShape) -> Any:
+    """Seconds in which one token's weights are read."""
+    read = sum(stage.weight_bytes(1) for stage in shape.stages)
+    return shape.weight_ratio * read / shape.bandwidth_bytes_per_s
 
 
 def weights_at(c: StepConstants, weights_s: Any, tokens: Any) -> Any:
@@ -246,7 +258,8 @@ def first_token_s(
     if c.of_device:
         from infopt.ledgers.prompt_wave import mean_wait  # only with a calibration
 
-        return own * mean_wait(batch, input_tokens, shape.batched_tokens)
+        once_s = smaller(own, shape.kernels * f.kernel_s + weights_once_s(shape))
+        return own * mean_wait(batch, input_tokens, shape.batched_tokens, once_s / own)
     return own + (batch - 1) * (f.queue_ratio * (linear + attention) + f.queue_token_s * work)
 
 
