@@ -100,8 +100,12 @@ def observed_speedup(o: Observation, plain: Situation) -> float | None:
 
 
 def _with_engine(o: Observation, request: Request, said: list[Caveat]) -> Request:
-    """The engine observed, where infopt knows it under that name."""
-    if o.engine not in engine_names() or o.engine == engine_name(request.engine):
+    """The engine observed, where infopt knows it under that name; else it is said whose constants and options stand."""
+    if o.engine not in engine_names():
+        named = "no engine was named" if o.engine is None else f"{o.engine} has none of its own here"
+        said.append(Caveat("engine", f"constants and options are {engine_name(request.engine)}'s: {named}"))
+        return request
+    if o.engine == engine_name(request.engine):
         return request
     said.append(Caveat("engine", f"engine {o.engine}: observed"))
     return replace(request, engine=o.engine, engine_version=None)

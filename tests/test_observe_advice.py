@@ -120,7 +120,12 @@ def test_batch_is_of_one_replica_and_little_stands_in_for_the_gauge() -> None:
 def test_another_engine_than_the_default_is_taken_over() -> None:
     found = filled(observed(engine="sglang"))
     assert (found.request.engine, found.assumed[0].text) == ("sglang", "engine sglang: observed")
-    assert filled(observed(engine="an-engine-nobody-knows")).request.engine == "vllm"
+    other = filled(observed(engine="nim"))
+    assert (other.request.engine, other.assumed[0].text) == (
+        "vllm",
+        "constants and options are vllm's: nim has none of its own here",
+    )
+    assert "no engine was named" in filled(observed(engine=None)).assumed[0].text
 
 
 def test_hits_of_a_measured_point_take_the_prompts_of_others_out() -> None:
