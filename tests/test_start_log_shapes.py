@@ -237,6 +237,27 @@ def test_a_cache_of_an_unknown_context_is_not_compared() -> None:
     assert "KV cache" in [row.name for row in known.rows]
 
 
+def test_a_share_that_is_too_small_says_the_least() -> None:
+    log = read(
+        "Load weight end. quant=fp8, fmt=e4m3, avail mem=11.50 GB, mem usage=120.25 GB.\n"
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.85. Raise "
+        "--mem-fraction-static above 0.914 (minimum viable = 1 - available/pre = 0.9131).\n"
+    )
+    assert log.worst("weights_bytes") == 120.25 * GIB
+    assert log.refusal is not None
+    assert (log.refusal.kind, log.refusal.utilization_share, log.refusal.least_share) == ("no_kv", 0.85, 0.914)
+
+
+def test_a_refusal_on_a_line_of_its_own() -> None:
+    wrapped = (
+        "To serve at least one request with the models's max seq len (32768),\n(4.50 GiB KV cache is needed, which is "
+    )
+    log = read(wrapped + "larger than the available KV cache memory (3.25 GiB).\n")
+    assert log.refusal is not None
+    assert (log.refusal.kind, log.refusal.needed_bytes) == ("kv_too_small", 4.5 * GIB)
+    assert log.context_tokens == 32768
+
+
 def test_what_any_engine_prints_names_none() -> None:
     """Memory that ran out in torch once was llama.cpp's, the first of the alphabet."""
     torch_ends = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
