@@ -528,6 +528,20 @@ def test_a_sweep_of_aiperf_is_a_row_each() -> None:
         read_benchmark({"per_combination_metrics": [{"parameters": {}}]}, "here")
 
 
+def test_genai_perf_before_it_renamed_its_lengths() -> None:
+    result = parsed("genai_perf_uncounted.json")
+    new = only("genai_perf_uncounted.json")
+    for name, old in (("output_sequence_length", "num_output_token"), ("input_sequence_length", "num_input_token")):
+        result[old] = result.pop(name)
+    result["input_config"] = {"model": ["example_vllm"], "backend": "tensorrtllm", "service_kind": "triton"}
+    (found,) = read_benchmark(result, "here") or []
+    assert (found.engine, found.model) == ("tensorrt-llm", "example_vllm")
+    assert (found.effective_batch, found.tpot_s) == (new.effective_batch, new.tpot_s)
+    assert [note for note in found.notes if "tokens in and out" in note] == [
+        note for note in new.notes if "tokens in and out" in note
+    ]
+
+
 def test_aiperf_is_told_by_its_version_too() -> None:
     result = parsed("aiperf_0_13.json")
     del result["input_config"]

@@ -1,9 +1,10 @@
 """Summaries of aiperf and genai-perf (`profile_export_aiperf.json`, `profile_export_genai_perf.json`).
 
 Sources: genai_perf/export_data/json_exporter.py, metrics/statistics.py, metrics/metrics.py and
-profile_data_parser/llm_profile_data_parser.py of 0.0.16; aiperf/exporters/json_exporter.py and metrics/types of 0.1.1
-(metrics under `records`, ttft for time_to_first_token); aiperf/common/models/export_models.py and metrics/types of
-0.13.0.
+profile_data_parser/llm_profile_data_parser.py of 0.0.16, tests/test_json_exporter.py of 2024 (num_output_token);
+aiperf/exporters/json_exporter.py and metrics/types of 0.1.1 (metrics under `records`, ttft for time_to_first_token);
+aiperf/common/models/export_models.py and metrics/types of 0.13.0. A sweep's file (0.11.0) has the metrics of each
+combination beside its parameters.
 
 Each metric is {unit, avg, p50, p90, p99, ...}. `inter_token_latency` is (end - first token) / (tokens - 1) of a
 request: our time per output token, not a step; `inter_chunk_latency` is the gap between chunks. genai-perf states no
@@ -19,6 +20,7 @@ from infopt.observing.benchmarks.figures import (
     Counted,
     Figures,
     draft_share,
+    engine_of,
     failures,
     observation,
     ratio,
@@ -29,9 +31,11 @@ from infopt.observing.observation import Observation, Spread
 
 # Units the two tools write times in -> seconds (aiperf MetricTimeUnit; genai-perf always ms).
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "sec": 1.0, "s": 1.0}
+OUTPUT = ("output_sequence_length", "num_output_token")  # newest first
+INPUT = ("input_sequence_length", "num_input_token")
 SWEEP = "per_combination_metrics"
 MOST_COMBINATIONS = 1000  # of one sweep
-METRICS = ("request_throughput", "request_latency", "output_sequence_length", "input_sequence_length")
+METRICS = ("request_throughput", "request_latency", *OUTPUT, *INPUT)
 
 
 def claims(result: Mapping[str, Any]) -> bool:
@@ -70,7 +74,7 @@ def _summary(result: Mapping[str, Any], where: str, asked: tuple[str, ...]) -> O
     window_s, requests_known = _window(figures, rate_per_s, requests)
     ttft = _time(figures, "time_to_first_token") or _time(figures, "ttft")
     tpot, chunk = _time(figures, "inter_token_latency"), _time(figures, "inter_chunk_latency")
-    output_mean, input_mean = _average(figures, "output_sequence_length"), _average(figures, "input_sequence_length")
+    output_mean, input_mean = (_length(figures, names) for names in (OUTPUT, INPUT))
     output_tokens = None if output_mean is None else output_mean * requests_known
     counted = Counted(
         window_s, requests_known, output_tokens, tpot, ttft, _time(figures, "request_latency")
@@ -87,6 +91,7 @@ def _summary(result: Mapping[str, Any], where: str, asked: tuple[str, ...]) -> O
     fields = {
         **counted,
         **speculation,
+        "engine": _engine(result),
         "model": _model(result),
         "prompt_tokens": None if input_mean is None else input_mean * requests_known,
     }
@@ -120,6 +125,10 @@ def _window(figures: Figures, rate_per_s: float, requests: float | None) -> tupl
 
 def _average(figures: Figures, name: str) -> float | None:
     return figures.part(name).number("avg") if name in figures.data and figures.data[name] is not None else None
+
+
+def _length(figures: Figures, names: tuple[str, ...]) -> float | None:
+    return next((mean for name in names if (mean := _average(figures, name)) is not None), None)
 
 
 def _positive(figures: Figures, name: str) -> float:
@@ -167,6 +176,12 @@ def _per_position(result: Mapping[str, Any], figures: Figures) -> tuple[float, .
     return tuple(sum(n for j, n in counts.items() if j >= i) / total for i in range(1, longest + 1))
 
 
+def _engine(result: Mapping[str, Any]) -> str | None:
+    """The backend genai-perf was told Triton runs; nobody says what is behind another address."""
+    config = result.get("input_config")
+    return engine_of(Figures(config, "").text("backend")) if isinstance(config, Mapping) else None
+
+
 def _model(result: Mapping[str, Any]) -> str | None:
     """The first model of the configuration, wherever the version keeps it; None if it is elsewhere."""
     config = result.get("input_config")
@@ -177,6 +192,7 @@ def _model(result: Mapping[str, Any]) -> str | None:
     items = models.get("items") if isinstance(models, Mapping) else models
     for names in (
         config.get("model_names"),
+        config.get("model"),
         endpoint.get("model_names") if isinstance(endpoint, Mapping) else None,
         items,
     ):
