@@ -137,8 +137,8 @@ def advise(
         context=context,
         short=short,
         why=why,
-        changes=tuple(_with_flips(change, context) for change in found[:MOST_CHANGES]),
-        not_worth=tuple(_with_flips(change, context) for change in idle),
+        changes=tuple(_with_flips(change, context, o) for change in found[:MOST_CHANGES]),
+        not_worth=tuple(_with_flips(change, context, o) for change in idle),
         measure_next=tuple(measures(context, o, judged, states, versions)),
         judged=tuple(
             Judged(id, answer.verdict, answer.gain, states[id], answer.reason)
@@ -214,7 +214,7 @@ def _changes(
     versions: tuple[str, ...],
 ) -> Iterator[Change]:
     for t in techniques():
-        answer, before = judged[t.id], context.before(t.id)
+        answer, before = judged[t.id], context.before(t.id, _batch_for(t, context, o))
         if answer is None or answer.gain is None or answer.verdict in ("impossible", "measure"):
             continue
         if states[t.id] and not _smaller_chunks(t, answer, before):
@@ -314,12 +314,13 @@ def _least_waiting(here: Situation, batch: float) -> float | None:
     return next((float(n) for n in found), None)
 
 
-def _with_flips(change: Change, context: Context) -> Change:
+def _with_flips(change: Change, context: Context, o: Observation) -> Change:
     """The break-evens of those that are shown: they are dear."""
     if change.flips:
         return change
     technique = next(t for t in techniques() if t.id == change.technique)
-    return replace(change, flips=bounded(technique, context.before(technique.id)).break_evens)
+    here = context.before(technique.id, _batch_for(technique, context, o))
+    return replace(change, flips=bounded(technique, here).break_evens)
 
 
 def _little(judged: dict[str, Judgement | None], states: dict[str, bool | None]) -> Iterator[str]:

@@ -117,7 +117,7 @@ def _beside(s: Scenario, after: Scenario, version: str, on: bool) -> tuple[str, 
     texts += [f"leave {' and '.join(gone)} out"] if gone else []
     notes = tuple(note for note in new.notes if note not in old.notes)
     text, groups = "; ".join(texts), s.gpus // max(1, after.gpus)
-    return f"{groups} servers, each with {text}" if on and groups > 1 else text, notes
+    return f"{groups} servers; on each: {text}" if on and groups > 1 else text, notes
 
 
 def _served(old: str, new: str) -> list[str]:

@@ -159,8 +159,11 @@ class Context:
         }
         return [id for id, there in has.items() if there and id in known]
 
-    def before(self, technique: str) -> Situation:
-        """The deployment without one of its techniques, which is what that technique is judged in."""
+    def before(self, technique: str, batch: int | None = None) -> Situation:
+        """The deployment without one of its techniques, which is what that technique is judged in.
+
+        batch  another batch than the deployment's
+        """
         d, load = self.deployment, self.load
         request = d.request
         applied = [text for text in d.applied if named(text)[0].id != technique]
@@ -171,7 +174,8 @@ class Context:
             plain = d.model.compute_dtype
             request = replace(request, weights=plain, kv=request.kv or s.kv_format)
             load = replace(load, weight_format=self.situation.scenario.weight_format)
-        return self._situation(request, load, applied, without=technique)
+        found = self._situation(request, load, applied, without=technique)
+        return found if batch is None else found.changed(batch=batch)
 
     def judgement(self, technique: str, batch: int | None = None) -> Judgement | None:
         """The answer of a technique in the deployment without it, at another batch where one is given.
@@ -181,11 +185,8 @@ class Context:
         key = (technique, batch)
         if key not in self._judged:
             found = _technique(technique)
-            self._judged[key] = None if found is None else judge(found, self._at(self.before(technique), batch))
+            self._judged[key] = None if found is None else judge(found, self.before(technique, batch))
         return self._judged[key]
-
-    def _at(self, situation: Situation, batch: int | None) -> Situation:
-        return situation if batch is None else situation.changed(batch=batch)
 
     def figure(self, technique: str, name: str) -> float | None:
         """A figure of a technique, None where it has none."""

@@ -749,3 +749,27 @@ def test_advice_without_anything_known_is_json_too() -> None:
     data = advice_dict(advised(Observation(engine="vllm"), hw="l40s"))
     assert data["changes"] == []
     json.dumps(data, allow_nan=False)
+
+
+def test_the_option_is_of_the_format_that_was_judged() -> None:
+    """A full pool has formats judged at the batch that is asked for; the option must be of the one chosen there."""
+    o = observed(
+        engine="sglang", effective_batch=2.0, waiting=20.0, preemptions=3.0, prompt_tokens=1e6, output_tokens=64_000.0
+    )
+    found = advised(o, "mixtral-8x7b", "mi300x:2", Request(engine="sglang", engine_version="0.5.23"))
+    (change,) = (change for change in found.changes if change.technique == "weight-quantization")
+    (judged,) = (one for one in found.judged if one.technique == "weight-quantization")
+    assert change.reason == judged.reason
+    (chosen,) = re.findall(r"with (\w+) weights", change.reason)
+    assert "at batch 22" in change.reason
+    assert chosen.lower() in change.setting.text.lower()
+
+
+def test_an_infinite_ratio_is_said_in_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A pool of no token is expected where --kv-pool is one byte: nothing is divided by it."""
+    path = tmp_path / "o.json"
+    path.write_text(json.dumps(observed(kv_pool_tokens=5000.0, effective_batch=2.0).plain()), encoding="utf-8")
+    arguments = ["observe", str(path), "--model", "8b", "--hw", "h100", "--kv-pool", "1B"]
+    for form in ("table", "md", "json"):
+        assert run([*arguments, "--format", form]) == 0
+        assert form == "json" or "outside" in capsys.readouterr().out
