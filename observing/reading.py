@@ -133,11 +133,12 @@ def _printed(data: bytes, path: Path) -> Sequence[Observation]:
 
 
 def _of_json(data: bytes, path: Path) -> Sequence[Observation]:
-    from infopt.observing.benchmarks import read_benchmark_text
+    from infopt.observing.benchmarks import read_benchmark_text, resembles
 
     if f'"{SCHEMA}"'.encode() in data[:HEAD_BYTES]:
         return [read_observation(path)]
     found = read_benchmark_text(data, str(path))
     if not found:
-        raise InfoptError(f"{path}: JSON of no benchmark that is known; {EXPECTED}")
+        like = resembles(data)
+        raise InfoptError(f"{path}: JSON of no benchmark that is known; {like or EXPECTED}")
     return found

@@ -512,6 +512,31 @@ def test_conversations_of_vllm_bench() -> None:
     assert said(found, "load: at most 4 at once asked for, 20 conversations, a request a turn")
 
 
+@pytest.mark.parametrize(
+    ("name", "lost", "words"),
+    [
+        ("vllm_serve.json", ("backend", "endpoint_type"), "vllm bench serve .*backend, model_id"),
+        ("llama_bench.json", ("build_commit",), "llama-bench, .*build_commit"),
+        ("genai_perf_0_0_16.json", ("input_config",), "aiperf and genai-perf, .*input_config"),
+    ],
+)
+def test_a_result_whose_settings_are_cut_off_is_named(
+    name: str, lost: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    results = parsed(name)
+    for result in results if isinstance(results, list) else [results]:
+        for key in lost:
+            result.pop(key, None)
+    file = tmp_path / "result.json"
+    for shape in (results, {"name": "a run", "results": results}):
+        file.write_text(json.dumps(shape))
+        with pytest.raises(InfoptError, match=words):
+            read_sources(file)
+    file.write_text(json.dumps({"name": "a run", "results": parsed(name)}))
+    with pytest.raises(InfoptError, match="one stands inside of it: give what is under 'results' alone"):
+        read_sources(file)
+
+
 def test_a_sweep_of_aiperf_is_a_row_each() -> None:
     one = parsed("aiperf_0_13.json")
     metrics = {name: value for name, value in one.items() if isinstance(value, dict) and "unit" in value}

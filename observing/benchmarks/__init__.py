@@ -13,6 +13,13 @@ from infopt.errors import InfoptError
 if TYPE_CHECKING:
     from infopt.observing.observation import Observation
 
+# Figures by which a result is known to somebody who reads it -> whose they are, and what tells the tool.
+FIGURES = {
+    "mean_ttft_ms": ("vllm bench serve and SGLang's bench_serving", "backend, model_id, tokenizer_id, request_rate"),
+    "median_tpot_ms": ("vllm bench serve and SGLang's bench_serving", "backend, model_id, tokenizer_id, request_rate"),
+    "time_to_first_token": ("aiperf and genai-perf", "input_config, and the unit of each metric"),
+    "avg_ts": ("llama-bench", "build_commit, model_filename"),
+}
 MOST_RESULTS = 10_000  # lines of one file
 MOST_ITEMS = 4_000_000  # JSON values: --save-detailed keeps one for each token
 
@@ -55,6 +62,28 @@ def read_benchmark_text(data: bytes, source: str) -> "list[Observation] | None":
     items = MOST_ITEMS // len(lines)
     parsed = [parse_json(line, f"{source}: line {number}", items) for number, line in enumerate(lines, 1)]
     return read_benchmark(parsed, source)
+
+
+def resembles(data: bytes) -> str | None:
+    """What the bytes of a result that no tool claims have in common with one; None where that is nothing."""
+    from infopt.profiles.files import parse_json, shown
+
+    line = data.split(b"\n", 1)[0]
+    parsed = parse_json(line if line.strip() and _is_json(line) else data, "", MOST_ITEMS)
+    whole = _first(parsed)
+    inside = {str(key): _first(value) for key, value in whole.items()} if isinstance(whole, Mapping) else {}
+    within = next((key for key, part in inside.items() if _reader(part)), None)
+    if within is not None:
+        return f"one stands inside of it: give what is under {shown(within)!r} alone"
+    for part in (whole, *inside.values()):
+        known = next((told for name, told in FIGURES.items() if isinstance(part, Mapping) and name in part), None)
+        if known is not None:
+            return f"its figures are those of {known[0]}, but what these say of the run is not there: {known[1]}"
+    return None
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value
 
 
 def _is_json(line: bytes) -> bool:
