@@ -9,6 +9,7 @@ import typer
 
 from infopt.cli import app, command, emit, tell, verdict_status
 from infopt.cli_load import LoadOptions
+from infopt.cli_observed import unknown_keys
 from infopt.cli_options import OutputOptions, OwnScenario, ScenarioOptions, takes, without_options
 from infopt.errors import InfoptError
 
@@ -97,7 +98,7 @@ def checklist(
     if scenario.hw is None:
         raise InfoptError("--hw is missing: a checklist is of one deployment, such as --hw h100:4")
     found = _checked(scenario, load, lists, words)
-    tell(f"{lists.observed}: {name} is not a key that is known; it is left out" for name in found.ignored)
+    tell(unknown_keys(lists.observed, found.ignored))
     if lists.html is not None:
         from infopt.files import write_text
         from infopt.reports.checklist_html import html_page

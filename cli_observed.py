@@ -1,5 +1,6 @@
 """`--observed`: what was read off a running server stands for what was not given."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,18 @@ if TYPE_CHECKING:
     from infopt.cli_options import ScenarioOptions
     from infopt.profiles.geometry import ModelProfile
     from infopt.studies.observed import Filled
+
+
+MOST_SHOWN = 8
+
+
+def unknown_keys(path: Path | None, names: Sequence[str]) -> list[str]:
+    """What to say of the keys of a file that are not known: nothing, or one line."""
+    if not names:
+        return []
+    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    shown = f"{', '.join(names[:MOST_SHOWN])}{more}"
+    return [f"{path}: {shown}: not a key that is known; left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,5 +46,5 @@ class ObservedOptions:
         from infopt.studies.observed import with_observed
 
         o = read_observation(self.observed) if self.observed is not None else None
-        tell(f"{self.observed}: {name} is not a key that is known; it is left out" for name in (o.ignored if o else ()))
+        tell(unknown_keys(self.observed, o.ignored if o else ()))
         return with_observed(o, model, scenario.hardware(), scenario.request(), load or Load(), curve)

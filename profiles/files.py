@@ -79,7 +79,7 @@ def parse_json(data: bytes, where: str, max_items: int = MAX_JSON_ITEMS) -> Any:
     if data.count(b",") + data.count(b"[") + data.count(b"{") > max_items:
         raise InfoptError(f"{where}: holds more than {max_items} JSON values")
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant)
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise InfoptError(f"{where}: not readable as JSON: nested too deeply") from error
     except ValueError as error:  # syntax, encoding, duplicate keys, integers of thousands of digits

@@ -659,7 +659,7 @@ def test_unknown_keys_of_an_observation_are_told(tmp_path: Path, capsys: pytest.
     path = written(tmp_path / "o.json", '{"effective_batch": 16, "bandwidth_utilization": 0.4, "colour": 1}')
     run([*SMALL, "--observed", path, "--json"])
     out = capsys.readouterr()
-    assert "colour is not a key that is known" in out.err
+    assert "colour: not a key that is known" in out.err
     assert json.loads(out.out)["ignored"] == ["colour"]
 
 

@@ -178,7 +178,7 @@ def test_plan_takes_an_observation(record: str, capsys: pytest.CaptureFixture[st
 
 def test_unknown_keys_are_told(record: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "--model", "8b", "--hw", "h100", "--observed", record]) == 0
-    assert "newer_key is not a key that is known" in capsys.readouterr().err
+    assert "newer_key: not a key that is known" in capsys.readouterr().err
 
 
 def test_json_of_something_else_is_no_observation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -773,3 +773,17 @@ def test_an_infinite_ratio_is_said_in_words(capsys: pytest.CaptureFixture[str], 
     for form in ("table", "md", "json"):
         assert run([*arguments, "--format", form]) == 0
         assert form == "json" or "outside" in capsys.readouterr().out
+
+
+def test_many_unknown_keys_are_one_line_and_a_byte_order_mark_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "o.json"
+    text = json.dumps({"requests": 3, **{f"k{number}": 1 for number in range(1000)}})
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    for command in ("plan", "boundary", "checklist"):
+        run([command, "--model", "8b", "--hw", "h100", "--observed", str(path), "--json"])
+        told = [line for line in capsys.readouterr().err.splitlines() if "not a key that is known" in line]
+        assert told == [
+            f"infopt: {path}: {', '.join(f'k{n}' for n in range(8))} and 992 more: not a key that is known; left out"
+        ]
