@@ -233,19 +233,16 @@ class Known:
 
     def served(self, name: str | None) -> "ModelProfile | None":
         """The model named, else the catalogue's of the name a server has for it; why there is none is told."""
-        from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
+        from infopt.profiles.catalogue import load_catalogue_model
+        from infopt.studies.observed import other_model, served_model
 
         if self.model is not None:
+            tell(text for text in [other_model(name, self.model)] if text)
             return self.model
         if not name:
             tell(["which model is served is not known: name it with --model"])
             return None
-        # A folder's name is the model's; more than one slash is no org/name.
-        text = name if name.count("/") == 1 and not name.startswith("/") else name.rstrip("/").rpartition("/")[2]
-        try:
-            found = find_in_catalogue(text)
-        except InfoptError:  # several fit
-            found = None
+        found = served_model(name)
         if found is None:
             tell([f"the model served as {name!r} is not one of the catalogue: name it with --model"])
             return None

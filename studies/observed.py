@@ -17,6 +17,7 @@ from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.terms import Caveat
 from infopt.observing.observation import Observation, Spread
+from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
 from infopt.profiles.engines import engine_name, engine_names
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan, own_constants, plan
@@ -51,7 +52,8 @@ def with_observed(
     """What was observed stands for what was not given; without an observation all stays as it is."""
     if o is None:
         return Filled(request, load, ())
-    said: list[Caveat] = []
+    other = other_model(o.model, model)
+    said = [Caveat("model", other)] if other else []
     request = _with_engine(o, request, said)
     request = _with_lengths(o, request, said)
     request = _with_batch(o, request, said)
@@ -69,6 +71,26 @@ def planned_with(model: ModelProfile, hardware: HardwareChoice, filled: Filled) 
     if left:
         said.append(Caveat("observed", f"{' and '.join(left)} were observed; they are in `infopt boundary`, not here"))
     return replace(found, assumptions=(*said, *found.assumptions))
+
+
+def served_model(name: str) -> str | None:
+    """The catalogue's id of the name a server has for a model: an org and name, or a folder's; None where none fits."""
+    text = name if name.count("/") == 1 and not name.startswith("/") else name.rstrip("/").rpartition("/")[2]
+    try:
+        return find_in_catalogue(text)
+    except InfoptError:  # several fit
+        return None
+
+
+def other_model(served: str | None, model: ModelProfile) -> str:
+    """What to say where the catalogue knows the name of what is served as a model of another size; else nothing."""
+    found = served_model(served) if served else None
+    if found is None or found == model.id:
+        return ""
+    known = load_catalogue_model(found)
+    if (known.layers, known.hidden) == (model.layers, model.hidden):
+        return ""
+    return f"the server calls its model {served!r}, which is {found}: another size than {model.id}"
 
 
 def batch_of(o: Observation) -> float | None:

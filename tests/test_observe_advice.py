@@ -787,3 +787,24 @@ def test_many_unknown_keys_are_one_line_and_a_byte_order_mark_is_none(
         assert told == [
             f"infopt: {path}: {', '.join(f'k{n}' for n in range(8))} and 992 more: not a key that is known; left out"
         ]
+
+
+def test_a_server_of_another_size_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only where the catalogue knows the name and the geometry differs: aliases and fine-tunes pass."""
+    path = tmp_path / "o.json"
+    for name, told in (
+        ("Qwen/Qwen3-32B", True),
+        ("/models/Qwen3-32B/", True),
+        ("meta-llama/Llama-3.1-8B-Instruct", False),
+        ("chat", False),
+        ("a, b", False),
+    ):
+        path.write_text(json.dumps(observed(model=name).plain()), encoding="utf-8")
+        assert run(["observe", str(path), "--model", "8b", "--hw", "h100"]) == 0
+        says = (
+            f"the server calls its model {name!r}, which is Qwen/Qwen3-32B: another size than meta-llama/Llama-3.1-8B"
+        )
+        assert (says in capsys.readouterr().err) == told
+        assert run(["plan", "--model", "8b", "--hw", "h100", "--observed", str(path), "--json"]) == 0
+        texts = [one["text"] for one in json.loads(capsys.readouterr().out)["assumptions"]]
+        assert (says in texts) == told
