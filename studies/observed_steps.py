@@ -7,6 +7,7 @@
     mixed     of a mean: prompts (n - 1) prefill / (intervals mean), of a median: (n - 1) / (answer - 1); the most that
               prompts of others can be of it, each of them met by all other answers; above the limit it is refused.
               A median whose 90th percentile is near has none in nine steps of ten: steps with prompts are long
+    floor     t >= 0.8 (weights + cache) / bandwidth: what is faster is of another model, format or device
 Bytes, FLOP and kernels are the ledger's. A step is of one engine, format and launch: compiled and eager servers are two
 devices in this, so keep a record each. Errors: InfoptError says why an observation is no step, and what to do.
 """
@@ -27,13 +28,14 @@ from infopt.ledgers.traffic import traffic
 from infopt.observing.observation import Observation, Spread
 from infopt.profiles.engines import engine_name
 from infopt.profiles.step_constants import kernels_per_step
-from infopt.units import format_share
+from infopt.units import format_seconds, format_share
 
 MIXED_MEAN = 0.10  # most that prompts may be of a mean
 CLOSE = 1.3  # times the median that the 90th percentile of plain steps may be
 MIXED_MEDIAN = 0.25  # most steps with prompts: a median is then at most that of the slower third
 APART = 0.10  # how far a batch may be from a whole number of sequences
 PLAIN = 1.02  # tokens a step of a sequence: more are drafts
+FLOOR_SHARE = 0.8  # of the floor by rated bandwidth that a step takes at least
 ALONE = 1.05  # sequences at once that count as one
 
 
@@ -60,6 +62,7 @@ def steps_from(o: Observation, s: Scenario, batch: int | None = None) -> Observe
     sequences = _sequences(o, batch)
     prompt_tokens, answer_tokens = o.input_tokens_mean or s.input_tokens, o.output_tokens_mean or s.output_tokens
     decode = _decode(o, s, sequences, prompt_tokens, answer_tokens)
+    _above_floor(o, s, decode)
     prompt, why = _prompt(o, s, sequences, prompt_tokens)
     context = f"step of {sequences} sequences at {decode.context_tokens} tokens: {decode.median_s * 1e3:.4g} ms"
     return Observed((decode, *([prompt] if prompt else [])), (context, *([why] if why else [])))
@@ -110,6 +113,17 @@ def _same_engine(o: Observation, s: Scenario) -> None:
         raise _refused(o, f"steps of {o.engine} are not planned with ({error})") from error
     if named != s.engine.engine:
         raise _refused(o, f"it is of {named}, the scenario of {s.engine.engine}: --engine {named}")
+
+
+def _above_floor(o: Observation, s: Scenario, decode: Step) -> None:
+    """Nothing reads faster than the device does; the figure of its bandwidth may be a little off."""
+    floor_s = (decode.weight_bytes + decode.kv_bytes) / s.accelerator.bandwidth_bytes_per_s
+    if decode.median_s < FLOOR_SHARE * floor_s:
+        raise _refused(
+            o,
+            f"a step of {format_seconds(decode.median_s)} is below what reading the model takes here "
+            f"({format_seconds(floor_s)}): name the --model, formats, placement and --hw that were observed",
+        )
 
 
 def _sequences(o: Observation, batch: int | None) -> int:

@@ -245,3 +245,13 @@ def test_a_processor_nobody_listed_goes_by_its_name() -> None:
     assert same_kind(device_of(unlisted), unlisted)
     assert not same_kind(device_of(unlisted), other)
     assert device_of(hardware().accelerator).name == MACHINE
+
+
+def test_a_step_faster_than_the_device_reads_is_of_another_model() -> None:
+    s = build(resolve_model("8b"), resolve_hardware("h100"), Request(input_tokens=64, output_tokens=200)).scenario
+    o = Observation(kind="benchmark", effective_batch=1.0, tpot_s=0.002, ttft_s=0.05)
+    with pytest.raises(
+        InfoptError, match=r"a step of 2\.00 ms is below what reading the model takes here \(4\.\d+ ms\)"
+    ):
+        steps_from(o, s)
+    assert steps_from(o.model_copy(update={"tpot_s": 0.005}), s).steps
