@@ -53,7 +53,8 @@ def read_yaml(path: Path) -> Any:
         _refuse_aliases(text)
         return yaml.load(text, Loader=_Loader)
     except (OSError, UnicodeDecodeError) as error:
-        raise InfoptError(f"{path}: cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InfoptError(f"{path}: cannot be read: {why}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a 13th month, a number of 5000 digits
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
