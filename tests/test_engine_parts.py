@@ -15,6 +15,7 @@ from infopt.observing.benchmarks import read_benchmark
 from tests.engine import environment, server
 from tests.engine.load import Answer, Load, run_load
 from tests.engine.models import geometries
+from tests.engine.processor_time import used
 from tests.engine.setups import CONFIGS, FIRST_WAVE, SECOND_WAVE
 
 STEP_S = 0.02
@@ -140,3 +141,20 @@ def test_other_machines_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_every_setup_is_of_a_shape_that_is_there() -> None:
     assert set(FIRST_WAVE + SECOND_WAVE) == set(CONFIGS)
     assert {config.shape for config in CONFIGS.values()} <= set(geometries())
+
+
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the kernel has no /proc/stat")
+def test_processor_time_of_the_server_is_ours_and_other_is_not() -> None:
+    """A busy process counts as ours where it is of the group, as somebody else's otherwise."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    try:
+        time.sleep(0.3)
+        began = {group: used(group) for group in (busy.pid, 0)}
+        time.sleep(1.0)
+        ended = {group: used(group) for group in (busy.pid, 0)}
+    finally:
+        busy.kill()
+        busy.wait()
+    ours, nobodys = (ended[group].ours - began[group].ours for group in (busy.pid, 0))
+    assert ours - nobodys > 10  # of 100 ticks a second, on a machine that may be crowded
+    assert ended[busy.pid].others_since(began[busy.pid]) < ended[0].others_since(began[0])

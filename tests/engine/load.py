@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ANSWER_S = 180.0
+MOST_OTHERS = 0.05  # of all processors; what the kernel does for a load on loopback is less
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,22 @@ class Answer:
 
 @dataclass(frozen=True)
 class Load:
-    """Answers of one run at one concurrency."""
+    """Answers of one run at one concurrency.
+
+    others_share  of the processors that neither the server nor this process used
+    """
 
     concurrency: int
     answers: tuple[Answer, ...]
     wall_s: float
+    others_share: float = 0.0
+
+    @property
+    def disturbed(self) -> str | None:
+        """Why its times say little; None where they do not."""
+        if self.others_share <= MOST_OTHERS:
+            return None
+        return f"others used {self.others_share:.0%} of the processors"
 
     def ttft_s(self) -> float:
         return statistics.fmean(a.ttft_s for a in self.answers)

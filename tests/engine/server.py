@@ -87,6 +87,11 @@ class EngineServer:
         self.stop()
 
     @property
+    def group(self) -> int:
+        """Its process group."""
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """All it has said so far."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")

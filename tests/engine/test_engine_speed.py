@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.calibrated import HERE, OUTPUT, PROMPT, Loads, contended
+from tests.engine.calibrated import GIVEN, HERE, OUTPUT, PROMPT, Loads, contended
 from tests.engine.figures import Figures
 from tests.engine.planned import Infopt, figure_of, planned
 from tests.engine.traffic import Run
@@ -20,8 +20,12 @@ HALF_WIDTH, TTFT_RATIO = 0.30, 3.0
 SAVED_ERROR = 0.30
 
 
-def predicted(infopt: Infopt, models: dict[str, Path], record: Path, name: str, batch: int) -> dict[str, float]:
-    """The estimate of a plan."""
+def predicted(
+    infopt: Infopt, models: dict[str, Path], record: Path, loads: Loads, name: str, batch: int
+) -> dict[str, float]:
+    """The estimate of a plan; the test is skipped where what should be calibrated was disturbed and is left out."""
+    if not record.exists() or any(loads[point].contended for point in GIVEN if point[1] == 1):
+        skip_contended(loads)
     hardware = ["--hw", HERE, "--calibration", record]
     load = ["--isl", PROMPT, "--osl", OUTPUT, "--batch", batch]
     found = planned(infopt, name, models, more=load, hardware=hardware)["estimate"]
@@ -33,13 +37,15 @@ def predicted(infopt: Infopt, models: dict[str, Path], record: Path, name: str, 
 def test_models_that_were_not_measured(
     name: str, batch: int, loads: Loads, record: Path, infopt: Infopt, models: dict[str, Path], figures: Figures
 ) -> None:
-    """With one batch curve: TPOT within 10 % at batch 1 and 20 % at others, and inside its interval."""
-    held, said = loads[name, batch], predicted(infopt, models, record, name, batch)
+    """With one batch curve: TPOT within 10 % at batch 1 and 20 % at others, beyond what equal loads differ by, and
+    inside its interval."""
+    held, said = loads[name, batch], predicted(infopt, models, record, loads, name, batch)
     low_s, high_s = said["tpot_low_s"], said["tpot_high_s"]
     note = held.contended or ""
     figures.add("one curve", f"{name} at {batch}", "tpot_s", held.tpot_s, said["tpot_s"], low_s, high_s, note)
     skip_contended(loads, (name, batch))
-    assert said["tpot_s"] == pytest.approx(held.tpot_s, rel=STEP_ERROR if batch == 1 else BATCH_ERROR)
+    may_be_off = (STEP_ERROR if batch == 1 else BATCH_ERROR) + held.spread
+    assert said["tpot_s"] == pytest.approx(held.tpot_s, rel=may_be_off)
     assert low_s <= held.tpot_s <= high_s
 
 
@@ -48,7 +54,7 @@ def test_intervals(
     name: str, batch: int, loads: Loads, curves_record: Path, infopt: Infopt, models: dict[str, Path], figures: Figures
 ) -> None:
     """With a batch curve at both ends of the sizes: TPOT and TTFT inside intervals no wider than they may be."""
-    held, said = loads[name, batch], predicted(infopt, models, curves_record, name, batch)
+    held, said = loads[name, batch], predicted(infopt, models, curves_record, loads, name, batch)
     ends = {quantity: (said[f"{quantity}_low_s"], said[f"{quantity}_high_s"]) for quantity in ("tpot", "ttft")}
     for quantity, value in (("tpot", held.tpot_s), ("ttft", held.ttft_s)):
         note, case = held.contended or "", f"{name} at {batch}"
@@ -79,6 +85,8 @@ def test_first_token_of_a_prefix_that_is_kept(
 ) -> None:
     """Time saved until the first token, and how many times shorter it is."""
     shared, own = 512, 64
+    if not record.exists() or any(loads[point].contended for point in GIVEN if point[1] == 1):
+        skip_contended(loads)
     cold_s, warm_s = (run.load.ttft_s() for run in prefixes[shared, own])
     load = ["--isl", shared + own, "--osl", OUTPUT, "--shared-prefix", shared, "--prefixes", 1, "--allow-undetermined"]
     hardware = ["--hw", HERE, "--calibration", record]

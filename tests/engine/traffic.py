@@ -3,11 +3,12 @@
 import random
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from tests.engine.load import Load, run_load
+from tests.engine.processor_time import used
 from tests.engine.server import MODEL, EngineServer
 
 KINDS = ("json", "code", "prose")
@@ -48,8 +49,9 @@ def text_prompts(kind: str, count: int, folder: Path) -> Sequence[Sequence[int]]
 
 def send(server: EngineServer, prompts: Sequence[Sequence[int]], concurrency: int, tokens: int) -> Run:
     """One load on a server that runs, and its metrics around it."""
-    before = metrics_of(server)
+    before, began = metrics_of(server), used(server.group)
     load = run_load(server.port, MODEL, prompts, concurrency, tokens)
+    load = replace(load, others_share=used(server.group).others_since(began))
     return Run(load, before, metrics_of(server))
 
 
