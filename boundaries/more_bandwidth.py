@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from functools import cache
 
-from infopt.boundaries.continuous_batching import occupancy
+from infopt.boundaries.continuous_batching import CAPS, occupancy
 from infopt.boundaries.deciding import DATA, by_gain, measured_by, threshold
 from infopt.boundaries.quantities import BANDWIDTH, BATCH, RATE
 from infopt.boundaries.roots import first_lost
@@ -76,11 +76,14 @@ def judge(situation: Situation) -> Judgement:
 def decide(situation: Situation) -> Decision:
     """The verdict, its reason and what it rests on."""
     before = situation.changed(curve=()) if situation.curve else situation
-    batch = max(1.0, occupancy(situation, situation.steps).batch)
+    here = occupancy(situation, situation.steps)
+    batch = max(1.0, here.batch)
     after = with_bandwidth(before, TIMES)
     gain = before.gain_over(after, "tpot", lambda here, there: before.tpot_s(here, batch) / after.tpot_s(there, batch))
     least = threshold("least_batch")
     shared = f"{batch:,.3g} sequences share a step" if batch > 1 else "one sequence at a time"
+    if batch < min(least, situation.batch) and situation.load.traffic.rate_per_s is None:
+        shared += f" (of {situation.batch:,.3g}, by {CAPS[here.capped_by]})"
     doubled = f"twice the bandwidth gains {gain.value:.2f}x in TPOT"
     if not before.memory.max_sequences:
         return Decision("skip", "no sequence fits: memory is missing, not bandwidth", before, batch, gain)

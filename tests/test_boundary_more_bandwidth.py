@@ -240,3 +240,12 @@ def test_the_quick_verdict_is_the_verdict() -> None:
         s = situation("70b", "h100:4", batch=batch)
         assert TECHNIQUE.quick is not None
         assert TECHNIQUE.quick(s) == more.judge(s).verdict
+
+
+def test_what_keeps_the_batch_small_is_named() -> None:
+    """Eight are asked for, and the target lets one of them run."""
+    asked = Request(input_tokens=2000, output_tokens=300, batch=8, points=("batch=8,tpot=20ms",))
+    scenario = build(resolve_model("8b"), resolve_hardware("h100"), asked).scenario
+    here = Situation(scenario, Load(targets=Targets(tpot_s=0.001)))
+    assert "one sequence at a time (of 8, by the TPOT target), fewer than 4" in more.decide(here).reason
+    assert "(of 8" not in more.decide(Situation(scenario, Load())).reason
