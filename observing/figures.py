@@ -10,6 +10,7 @@ by Little's law   = decoded tokens/s x time per output token, else requests/s x 
 tpot_s            = where no histogram has it: time of answer steps / decoded tokens
 draft_share       = drafts / answer steps
 acceptance_per_position[i] = accepted at position i / drafts
+prompt_tokens     = of requests that finished, else of all: vLLM V0 counts a prompt once for each of its chunks
 prefix_hit_share  = hits / queries, unknown at 0 / 0
 kv_pool_tokens    = as the engine says, else blocks x tokens of a block
 """
@@ -50,7 +51,7 @@ class Figures(Readings):
             "effective_batch_by_littles_law": self._by_littles_law(output if decoded is None else decoded, times),
             "waiting": self.gauge("waiting"),
             "requests": self.requests(output),
-            "prompt_tokens": self.counter("prompt_tokens"),
+            "prompt_tokens": self.counter("finished_prompt_tokens") or self.counter("prompt_tokens"),
             "output_tokens": output,
             "steps": self.counter("steps"),
             "preemptions": self.counter("preemptions"),

@@ -23,6 +23,7 @@ FOLDER = Path(__file__).resolve().parent / "data" / "metric_names"
 Counter = Literal[
     "output_tokens",  # generated
     "prompt_tokens",  # of prompts, those found in a cache too
+    "finished_prompt_tokens",  # the same of requests that finished alone
     "requests",  # finished
     "first_tokens",  # answers that began
     "answer_steps",  # steps that gave an answer tokens after its first, summed over answers

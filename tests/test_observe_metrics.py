@@ -362,6 +362,20 @@ num_request_max{model_name="example"} 256
     assert any("does not say which engine" in note for note in found.notes)
 
 
+def test_lengths_are_of_the_prompts_that_finished() -> None:
+    """vLLM V0 counts a prompt once for each chunk of it; a window without an end has the prompts that began."""
+    text = """vllm:prompt_tokens_total{model_name="example"} 9000
+vllm:generation_tokens_total{model_name="example"} 300
+vllm:request_success_total{finished_reason="stop",model_name="example"} 10
+vllm:request_prompt_tokens_sum{model_name="example"} 6000
+vllm:request_prompt_tokens_count{model_name="example"} 10
+"""
+    found = observation_of([snapshot(text)], "here")
+    assert (found.input_tokens_mean, found.unknown_names) == (600, ())
+    later = text.replace("9000", "9700").replace(" 300", " 340")
+    assert window(text, later).prompt_tokens == 700
+
+
 def test_what_is_missing_takes_no_time() -> None:
     """A time is of two counters: where the seconds are not in the text, it is not known, and not 0."""
     rows = [row for row in text_of("triton_after").splitlines() if "_duration_us" not in row]
