@@ -214,6 +214,8 @@ def read_observation(path: Path) -> Observation:
     if not known:
         raise InfoptError(f"{path}: has no key of an observation; {WRITES}")
     strange = tuple(str(name)[:60] for name in data if name not in known and name not in SAID)
+    if "schema" not in data and len(strange) > len(known):
+        raise InfoptError(f"{path}: is no observation, though it has {', '.join(known)}; {WRITES}")
     try:
         return Observation.model_validate({**known, "ignored": strange})
     except ValidationError as error:

@@ -1,5 +1,6 @@
 """A file somebody kept: a text of `/metrics`, a benchmark's result, or an observation, told apart by what is in it."""
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 from infopt.errors import InfoptError
 from infopt.observing.endpoints import of_model, unread, whole_lines
 from infopt.observing.observation import SCHEMA, Observation, read_observation
-from infopt.observing.saved import seconds_between, taken_of
+from infopt.observing.saved import check_pair, seconds_between, taken_of
 from infopt.observing.snapshots import Snapshot, observation_of
 from infopt.probes import metrics_text
 from infopt.probes.metrics_text import parse_metrics
@@ -74,6 +75,7 @@ def read_snapshot(path: Path) -> Snapshot:
 
 def placed(before: Snapshot, after: Snapshot, apart_s: float | None) -> tuple[Snapshot, Snapshot]:
     """Both on one clock, which starts at the first; 0 and 0 where nobody knows how long they are apart."""
+    check_pair(before, after, apart_s)
     known_s = apart_s if apart_s is not None else seconds_between(before, after)
     if known_s is None:
         return replace(before, at_s=0.0), replace(after, at_s=0.0)
@@ -103,12 +105,14 @@ def _read(path: Path) -> bytes:
     with LocalFile(path) as file:
         if file.size > MAX_JSON_BYTES:
             raise InfoptError(f"{file.name}: {file.size} bytes is more than the {MAX_JSON_BYTES} that are read")
-        data = file.read_at(0, file.size)
+        data = file.read_at(0, file.size).removeprefix(codecs.BOM_UTF8)
     form = next((name for magic, name in COMPRESSED.items() if data.startswith(magic)), None)
     if form is not None:
         raise InfoptError(f"{path}: is compressed ({form}): unpack it first")
     if not data.strip():
         raise InfoptError(f"{path}: is empty; {EXPECTED}")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InfoptError(f"{path}: is UTF-16, as PowerShell writes it: save it as UTF-8")
     if b"\0" in data[:HEAD_BYTES]:
         raise InfoptError(f"{path}: is not text; {EXPECTED}")
     if data.lstrip()[:1] == b"<":

@@ -3,6 +3,8 @@
 import re
 from datetime import datetime
 
+from infopt.errors import InfoptError
+from infopt.observing.metric_names import engines_of, spelled
 from infopt.observing.windows import Snapshot
 
 _SAVED = re.compile(rb"# infopt saved (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\b")
@@ -32,3 +34,21 @@ def seconds_between(before: Snapshot, after: Snapshot) -> float | None:
         return None
     apart_s = (datetime.fromisoformat(after.taken) - datetime.fromisoformat(before.taken)).total_seconds()
     return apart_s if apart_s > 0 else None
+
+
+def check_pair(before: Snapshot, after: Snapshot, apart_s: float | None) -> None:
+    """Whether one can be the earlier text of the other.
+
+    Errors: InfoptError where both say when they were taken and are the wrong way round, or are of different engines.
+    """
+    if apart_s is None and before.taken is not None and after.taken is not None and before.taken > after.taken:
+        raise InfoptError(
+            f"--since: taken {before.taken}, after SOURCE ({after.taken}): swap them, or say with --apart how long they "
+            "are apart"
+        )
+    mine, its = ({names.engine for names in engines_of(spelled(one.metrics))} for one in (before, after))
+    if mine and its and not mine & its:
+        raise InfoptError(
+            f"--since: holds metrics of {', '.join(sorted(mine))}, SOURCE those of {', '.join(sorted(its))}: an "
+            "earlier text of the same server is expected"
+        )

@@ -14,7 +14,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.observing.endpoints import Endpoint, Scrape, find, of_model, unread
 from infopt.observing.observation import Observation
-from infopt.observing.saved import seconds_between
+from infopt.observing.saved import check_pair, seconds_between
 from infopt.observing.snapshots import Snapshot, observation_of
 from infopt.probes.metrics_text import Labels, Metrics
 from infopt.probes.server import METRICS_S, Server
@@ -167,6 +167,7 @@ def watch(
 
 def earlier(since: Snapshot, first: Snapshot, apart_s: float | None) -> Snapshot:
     """An earlier look on the clock of the first one. Errors: InfoptError where nobody knows how long ago it was."""
+    check_pair(since, first, apart_s)
     ago_s = apart_s if apart_s is not None else seconds_between(since, first)
     if ago_s is None:
         raise InfoptError("--since: the text does not say when it was taken (--save does): give the time with --apart")

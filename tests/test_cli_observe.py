@@ -564,3 +564,25 @@ def test_one_family_of_figures_nobody_can_mean(
         path.write_text("\n".join(changed) + "\n", encoding="utf-8")
         assert run(["observe", str(path), "--json"]) in (0, 2, 3, 4), family
         json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def test_an_earlier_text_must_be_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The wrong way round, of another engine, of another encoding: said, and not counted from zero."""
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    for path, name, taken in ((first, "before", "T10:00:00Z"), (second, "after", "T10:05:00Z")):
+        path.write_bytes(b"# infopt saved 2026-11-30%s from a\n" % taken.encode() + text_of(f"vllm_0.32_{name}"))
+    assert run(["observe", str(second), "--since", str(first)]) == 0
+    assert "a window of 300 s" in capsys.readouterr().out
+    assert run(["observe", str(first), "--since", str(second)]) == 2
+    assert "swap them" in capsys.readouterr().err
+    assert run(["observe", str(second), "--since", str(servers.TEXTS / "sglang_0.5.23_before.txt")]) == 2
+    assert "holds metrics of sglang, SOURCE those of vllm" in capsys.readouterr().err
+    marked = tmp_path / "marked.txt"
+    marked.write_bytes(b"\xef\xbb\xbf" + text_of("vllm_0.32_after"))
+    assert as_json(capsys, str(marked)) == {
+        **as_json(capsys, str(servers.TEXTS / "vllm_0.32_after.txt")),
+        "source": str(marked),
+    }
+    marked.write_text(text_of("vllm_0.32_after").decode(), encoding="utf-16")
+    assert run(["observe", str(marked)]) == 2
+    assert "is UTF-16" in capsys.readouterr().err

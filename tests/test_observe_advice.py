@@ -779,7 +779,7 @@ def test_many_unknown_keys_are_one_line_and_a_byte_order_mark_is_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "o.json"
-    text = json.dumps({"requests": 3, **{f"k{number}": 1 for number in range(1000)}})
+    text = json.dumps({"schema": "infopt/observe/1", "requests": 3, **{f"k{number}": 1 for number in range(1000)}})
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     for command in ("plan", "boundary", "checklist"):
         run([command, "--model", "8b", "--hw", "h100", "--observed", str(path), "--json"])
@@ -808,3 +808,11 @@ def test_a_server_of_another_size_is_told(tmp_path: Path, capsys: pytest.Capture
         assert run(["plan", "--model", "8b", "--hw", "h100", "--observed", str(path), "--json"]) == 0
         texts = [one["text"] for one in json.loads(capsys.readouterr().out)["assumptions"]]
         assert (says in texts) == told
+
+
+def test_a_benchmarks_result_is_no_observation_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    """It shares a key or two with one by chance; `observe` makes one of it."""
+    for path in sorted((Path(__file__).resolve().parent / "data" / "benchmarks").glob("*.json")):
+        assert run(["plan", "--model", "8b", "--hw", "h100", "--observed", str(path)]) == 2, path
+        said = capsys.readouterr().err
+        assert "infopt observe SOURCE --out FILE" in said or "expected an object" in said
