@@ -130,6 +130,11 @@ class Figures(Readings):
         steps, emitted = self.counter("answer_steps"), decoded or output
         if steps is None and emitted and counts.accepted is not None:
             steps = emitted - counts.accepted
+        if steps is None and counts.accepted is not None:
+            given = 1 + counts.accepted / counts.drafts
+            self.notes.append(
+                f"a step with a draft gives {given:.3g} tokens; how many steps had one is not in this text"
+            )
         rates = [min(1.0, count / counts.drafts) for count in counts.per_position]
         return {
             "draft_share": min(1.0, counts.drafts / steps) if steps and steps > 0 else None,

@@ -230,6 +230,11 @@ class MetricNames(Record):
         rates = {way.rate for ways in self.times.values() for way in ways if way.rate}
         return self.growing() | named | rates | ({self.caching.metric} if self.caching else set())
 
+    def reads_of_its_own(self, metrics: Metrics) -> bool:
+        """Whether it reads a name that stands under a prefix no one else has."""
+        own = tuple(prefix for prefix in self.prefixes if prefix.endswith(":"))
+        return any(name.startswith(own) for name in self.reads() & set(metrics.series)) if own else False
+
     def nones(self) -> dict[str, frozenset[float]]:
         """By name, the values of gauges that say nothing."""
         return {way.metric: frozenset(way.none) for ways in self.gauges.values() for way in ways if way.none}
@@ -268,8 +273,12 @@ def known_engines() -> tuple[MetricNames, ...]:
 
 
 def engines_of(metrics: Metrics) -> tuple[MetricNames, ...]:
-    """Whose text this is; several where one is in front of another."""
-    return tuple(names for names in known_engines() if any(mark in metrics.series for mark in names.marks))
+    """Whose text this is; several where one is in front of another.
+
+    Lines cut out of a text may hold no mark: names under a prefix like `vllm:` are then enough, where one is read.
+    """
+    marked = tuple(names for names in known_engines() if any(mark in metrics.series for mark in names.marks))
+    return marked or tuple(names for names in known_engines() if names.reads_of_its_own(metrics))
 
 
 def spelled(metrics: Metrics) -> Metrics:

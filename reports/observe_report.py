@@ -202,6 +202,8 @@ def _speculation(o: Observation) -> Iterator[tuple[str, str]]:
     if o.draft_share is not None:
         length = f", of {_number(o.drafted_tokens)} tokens" if o.drafted_tokens is not None else ""
         yield "drafts", f"in {format_share(o.draft_share)} of the steps{length}"
+    elif o.drafted_tokens is not None:
+        yield "drafts", f"of {_number(o.drafted_tokens)} tokens"
     if o.acceptance_per_position is not None:
         rates = " ".join(f"{rate:.2f}" for rate in o.acceptance_per_position)
         yield "accepted", f"{rates} (share of drafts with at least 1, 2, .. tokens accepted)"

@@ -376,6 +376,24 @@ vllm:request_prompt_tokens_count{model_name="example"} 10
     assert window(text, later).prompt_tokens == 700
 
 
+def test_lines_cut_out_of_a_text_are_the_engines_whose_prefix_they_have() -> None:
+    """`curl .../metrics | grep spec_decode` holds none of the marks that tell engines from routers."""
+    text = """vllm:spec_decode_num_drafts_total{engine="0",model_name="example"} 1000
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="example"} 3000
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="example"} 1500
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="example",position="0"} 900
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="example",position="1"} 600
+"""
+    found = observation_of([snapshot(text)], "here")
+    assert (found.engine, found.model, found.drafted_tokens) == ("vllm", "example", 3)
+    assert (found.acceptance_per_position, found.draft_share, found.tokens_per_step) == ((0.9, 0.6), None, None)
+    assert any("gives 2.5 tokens" in note for note in found.notes)
+    hits = "vllm:prefix_cache_queries_total 4000\nvllm:prefix_cache_hits_total 1000\n"
+    assert observation_of([snapshot(hits)], "here").prefix_hit_share == 0.25
+    with pytest.raises(InfoptError, match="router of vLLM's production stack"):
+        observation_of([snapshot(hits + "vllm:current_qps 2\n")], "here")
+
+
 def test_what_is_missing_takes_no_time() -> None:
     """A time is of two counters: where the seconds are not in the text, it is not known, and not 0."""
     rows = [row for row in text_of("triton_after").splitlines() if "_duration_us" not in row]
