@@ -43,8 +43,8 @@ def check_pair(before: Snapshot, after: Snapshot, apart_s: float | None) -> None
     """
     if apart_s is None and before.taken is not None and after.taken is not None and before.taken > after.taken:
         raise InfoptError(
-            f"--since: taken {before.taken}, after SOURCE ({after.taken}): swap them, or say with --apart how long they "
-            "are apart"
+            f"--since: taken {before.taken}, after SOURCE ({after.taken}): swap them, or say with --apart how long "
+            "they are apart"
         )
     mine, its = ({names.engine for names in engines_of(spelled(one.metrics))} for one in (before, after))
     if mine and its and not mine & its:

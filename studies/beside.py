@@ -261,7 +261,7 @@ def _median(o: Observation) -> float | None:
 def _others(o: Observation, plan: Plan, needed: float | None, step_s: float | None) -> Iterator[Compared]:
     """The engine's own account beside ours."""
     if o.read_bytes_per_s is not None:
-        per_step = o.read_bytes_per_s * o.window_s / o.steps if o.window_s and (o.steps or 0.0) >= 1 else None
+        per_step = o.read_bytes_per_s * o.window_s / o.steps if o.window_s and o.steps and o.steps >= 1 else None
         if per_step is not None:
             yield Compared("step_bytes", "bytes", per_step, needed)
         else:
