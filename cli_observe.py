@@ -202,7 +202,7 @@ def read_one(path: Path, watching: WatchOptions, use: UseOptions, output: Output
 
     found = read_sources(path, watching.since, watching.apart, watching.served)
     if watching.row is not None and watching.row > len(found):
-        raise InfoptError(f"--row {watching.row}: {path} holds {len(found)} results")
+        raise InfoptError(f"--row {watching.row}: {path} holds {len(found)} result{'s' if len(found) > 1 else ''}")
     if len(found) > 1 and watching.row is None:
         for option, given in (("--out", watching.out), ("--advise", use.advise), ("--calibrate", use.calibrate)):
             if given:

@@ -120,7 +120,7 @@ def _by_time(before: Situation, best: Candidate) -> tuple[Verdict, str]:
     few, fewer = fewest_devices(s), fewest_devices(best.situation.scenario)
     if few is not None and fewer is not None and fewer < few:
         verdict: Verdict = "use" if gain.value >= 1 else "limited"
-        return verdict, f"{fewer} devices hold it instead of {few}; {gained}"
+        return verdict, f"{fewer} {'device holds' if fewer == 1 else 'devices hold'} it instead of {few}; {gained}"
     if best.verdict == "measure":
         return "measure", f"{gained}, {unsure(gain, before.basis_with(best.situation))}"
     return best.verdict, gained

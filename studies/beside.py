@@ -303,7 +303,8 @@ def _bounds(o: Observation, plan: Plan, read: float | None, used: float | None) 
 def pool_is_full(o: Observation) -> str:
     """Why the cache pool is what limits; empty where the observation does not show it."""
     if o.preemptions:
-        return f"{o.preemptions:,.0f} sequences were put back for want of cache"
+        were = "sequence was" if o.preemptions == 1 else "sequences were"
+        return f"{o.preemptions:,.0f} {were} put back for want of cache"
     most = max(o.kv_use_share or 0.0, o.kv_use_peak_share or 0.0)
     waits = (o.waiting or 0.0) >= limit("queued")
     return f"{format_share(most)} of the cache pool was in use" if most >= limit("full_pool_share") and waits else ""
