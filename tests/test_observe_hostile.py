@@ -102,7 +102,7 @@ def test_a_greeting_that_trickles(capsys: Capture) -> None:
         late = r"/metrics: (the answer took more than|no answer: nothing for) 0.4 s"  # on a busy machine nothing at all
         refused(capsys, late, url.replace("http:", "https:"), *SOON, within_s=10)
     with serving(Replay({"/metrics": [TEXT]})) as url:
-        refused(capsys, "no answer: it does not speak TLS there; try http://", url.replace("http:", "https:"), *SOON)
+        refused(capsys, "no answer: it does not speak TLS there; try http://", url.replace("http:", "https:"), *ONCE)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
