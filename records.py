@@ -76,7 +76,7 @@ def validate_record(kind: type[R], data: Any, where: str) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the record"
-        raise InfoptError(f"{where}: {field}: {first['msg']}") from error
+        raise InfoptError(f"{where}: {field}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
 @cache

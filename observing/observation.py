@@ -126,7 +126,7 @@ class Observation(Record):
         rates = self.acceptance_per_position or ()
         if any(later > earlier for earlier, later in itertools.pairwise(rates)):
             raise ValueError("acceptance_per_position rises: it is the share of cycles that accept at least 1, 2, ..")
-        for name in TIMES:
+        for name in ("tpot_s", "itl_s"):
             if 0 < (self.mean_s(name) or 0.0) < LEAST_S:
                 raise ValueError(f"{name} is {self.mean_s(name):g} s: nothing an engine does takes so little")
         for name, mean in (("prompt", self.input_tokens_mean), ("output", self.output_tokens_mean)):
