@@ -107,10 +107,9 @@ def lengths(request: Request, model: ModelProfile) -> tuple[int, int, int, float
     elif isl is None:
         said.append(Caveat("input", f"input {input_tokens} tokens: context minus output"))
     if input_tokens < 1 or output_tokens < 1:
-        raise InfoptError(
-            f"input {input_tokens} and output {output_tokens} tokens do not fit in a context of {context}; "
-            "both must be at least 1"
-        )
+        told = f"input {input_tokens} tokens leave" if output_tokens < 1 else f"output {output_tokens} tokens leave"
+        rest = "an answer" if output_tokens < 1 else "a prompt"
+        raise InfoptError(f"{told} no room for {rest} in a context of {context}; both must be at least 1")
     if given != (None, None) and input_tokens + output_tokens > context:
         raise InfoptError(f"--isl {input_tokens} + --osl {output_tokens} is more than --ctx {context}")
     return context, input_tokens, output_tokens, decode, said
