@@ -12,6 +12,7 @@ from types import ModuleType
 
 import calibrations
 import pytest
+from metric_servers import Replay, models, serving
 
 from infopt import cli_probe
 from infopt.cli import run
@@ -89,9 +90,18 @@ def test_console_blocks_have_one_command_each() -> None:
             assert block.count("\n$ ") == 0, path.name
 
 
+def observations() -> list[str]:
+    """Arguments of every command line that needs a server or a file that one wrote; indented lines are shown, too."""
+    lines = [line for path in PAGES for line in text_of(path).splitlines()]
+    found = (
+        re.match(r"(?: {4})?infopt (?P<arguments>observe [^#|]*|\w+ [^#|]*--observed [^#|]*)", line) for line in lines
+    )
+    return sorted({match["arguments"].strip() for match in found if match})
+
+
 def measures(arguments: str) -> bool:
     """Whether a command needs the reader's machine, for minutes: tests/test_cli_probe.py runs such commands."""
-    return arguments.startswith("probe") or "--calibration" in arguments
+    return arguments.startswith(("probe", "observe")) or "--calibration" in arguments or "--observed" in arguments
 
 
 @pytest.mark.parametrize("arguments", [one for one in shown_commands() if not measures(one)])
@@ -99,6 +109,39 @@ def test_shown_commands_run(arguments: str) -> None:
     status, output = TABLES.run(arguments)
     assert status == 0, output
     assert output
+
+
+@pytest.fixture(scope="module")
+def observed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a reader has who watched a server: texts, a record, a benchmark's result and a start-up log."""
+    folder = tmp_path_factory.mktemp("observed")
+    data = ROOT / "tests" / "data"
+    for name, source in (
+        ("before.txt", "metrics/vllm_0.32_before.txt"),
+        ("after.txt", "metrics/vllm_0.32_after.txt"),
+        ("bench.json", "benchmarks/vllm_serve.json"),
+        ("server.log", "start_logs/vllm_v1_colours.log"),
+    ):
+        (folder / name).write_bytes((data / source).read_bytes())
+    texts = ["--since", str(folder / "before.txt"), "--apart", "60s", "--out", str(folder / "observed.json")]
+    assert run(["observe", str(folder / "after.txt"), *texts]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments", [one for one in observations() if "--calibrate " not in one and "--answers" not in one]
+)
+def test_shown_observations_run(
+    arguments: str, observed_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a server that replays recorded metrics, for a moment."""
+    monkeypatch.chdir(observed_folder)
+    texts = [(observed_folder / name).read_bytes() for name in ("before.txt", "after.txt")]
+    with serving(Replay({"/metrics": texts, "/v1/models": models()})) as url:
+        words = arguments.replace("http://localhost:8000", f"{url} --interval 100ms --duration 200ms")
+        words = words.replace(" --interval 10s --duration 5m", "")
+        assert run(shlex.split(words)) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [one for one in shown_commands() if one.startswith("probe")])
