@@ -125,9 +125,9 @@ def limit(name: str) -> float:
 
 
 def plan_beside(o: Observation, model: ModelProfile, hardware: HardwareChoice, request: Request) -> Plan:
-    """The plan to stand beside an observation: at its batch and lengths, its times not calibrated by itself."""
+    """The plan to stand beside an observation: at its batch and lengths, its times and pool not taken from itself."""
     filled = with_observed(o, model, hardware, request, Load())
-    return plan(model, hardware, replace(filled.request, points=request.points))
+    return plan(model, hardware, replace(filled.request, points=request.points, kv_pool_bytes=request.kv_pool_bytes))
 
 
 def beside(o: Observation, plan: Plan) -> Beside:

@@ -15,6 +15,7 @@ from infopt.boundaries.steps import Curve
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.terms import Caveat
 from infopt.observing.observation import Observation, Spread
 from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
@@ -22,6 +23,7 @@ from infopt.profiles.engines import engine_name, engine_names
 from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan, own_constants, plan
 from infopt.studies.scenarios import Request, build
+from infopt.units import format_bytes
 
 # Tokens per step this near to one are one.
 SAME_SHARE = 0.02
@@ -57,6 +59,7 @@ def with_observed(
     request = _with_engine(o, request, said)
     request = _with_lengths(o, request, said)
     request = _with_batch(o, request, said)
+    request = _with_pool(o, model, hardware, request, said)
     load = _with_prefix(o, model, hardware, request, load, said)
     load = _with_draft(o, load, said)
     request = _calibrated(o, model, hardware, request, load, curve, said)
@@ -162,6 +165,22 @@ def _with_batch(o: Observation, request: Request, said: list[Caveat]) -> Request
     by = "" if o.effective_batch else " by Little's law"
     said.append(Caveat("batch", f"batch {together}: observed {batch:.3g} sequences in a step{by}"))
     return replace(request, batch=together)
+
+
+def _with_pool(
+    o: Observation, model: ModelProfile, hardware: HardwareChoice, request: Request, said: list[Caveat]
+) -> Request:
+    """The engine's own pool where it is smaller than the ledger's: it was told so, or something else holds memory.
+
+    A larger one stays out: that the ledger is wrong about other terms is said beside it, and is no reason to refuse.
+    """
+    pool = o.kv_pool_bytes
+    if not pool or request.kv_pool_bytes is not None or request.dp > 1 or o.engine != engine_name(request.engine):
+        return request
+    if not 0 < pool < memory_ledger(build(model, hardware, request).scenario).kv_pool_low_bytes:
+        return request
+    said.append(Caveat("pool", f"pool {format_bytes(pool)} of each device: what the engine says it has"))
+    return replace(request, kv_pool_bytes=round(pool))
 
 
 def _with_prefix(
