@@ -54,7 +54,7 @@ def step_band(fit: DeviceFit, asked: Asked) -> Band:
     found = band(fit, asked.sequences, outside)
     if fit.kv_is_solved:
         return found
-    return found.model_copy(update={"high": found.high + share * kv_beyond(fit, asked) * (KV_DOUBT - 1)})
+    return found.model_copy(update={"high": found.high + share * kv_beyond_share(fit, asked) * (KV_DOUBT - 1)})
 
 
 def kv_share_of_step(fit: DeviceFit, asked: Asked) -> float:
@@ -66,7 +66,7 @@ def kv_share_of_step(fit: DeviceFit, asked: Asked) -> float:
     return float(kv_s / step_s) if step_s else 0.0
 
 
-def kv_beyond(fit: DeviceFit, asked: Asked) -> float:
+def kv_beyond_share(fit: DeviceFit, asked: Asked) -> float:
     """Part of the cached bytes of a step beyond what a measured step of so few sequences of this size of model had.
 
     With models of another size it is all: their weights may hide what a cached byte takes.

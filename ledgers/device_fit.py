@@ -202,6 +202,6 @@ def curve_at(curves: Sequence[tuple[float, Curve]], weight_bytes: float) -> Curv
     return tuple((n, (1 - share) * along(below[1], n) + share * along(above[1], n)) for n in counts)
 
 
-def flop_s_at(prompts: Sequence[tuple[float, float]], weight_bytes: float) -> float:
+def prompt_s_per_flop(prompts: Sequence[tuple[float, float]], weight_bytes: float) -> float:
     """Seconds of one FLOP of a prompt of a model of this size."""
     return float(along([(log(size), flop_s) for size, flop_s in prompts], min(log(weight_bytes), log(prompts[-1][0]))))

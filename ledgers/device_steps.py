@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from infopt.hardware.calibration import Step
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.device_bands import band, bands_of, doublings
-from infopt.ledgers.device_fit import SAME_RATIO, DeviceFit, curve_at, fit_steps, flop_s_at
+from infopt.ledgers.device_fit import SAME_RATIO, DeviceFit, curve_at, fit_steps, prompt_s_per_flop
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import ANY_PEAK
 from infopt.ledgers.traffic import traffic
@@ -101,7 +101,7 @@ def _first_token(s: Scenario, fit: DeviceFit, weight_bytes: float) -> FirstToken
         return None
     sizes = (fit.prompts[0][0], fit.prompts[-1][0])
     interval = band(fit, 1, doublings(s.input_tokens, *fit.prompts_tokens) + doublings(weight_bytes, *sizes))
-    flop_s = flop_s_at(fit.prompts, weight_bytes)
+    flop_s = prompt_s_per_flop(fit.prompts, weight_bytes)
     return FirstToken(
         steps=0.0,
         kernel_s=fit.kernel_s,

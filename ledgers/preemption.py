@@ -65,7 +65,7 @@ def preempted(s: Scenario, memory: MemoryLedger) -> Replay | None:
         requests=s.batch_per_replica,
         prompt_tokens=s.input_tokens,
         output_tokens=s.output_tokens,
-        most_running=s.max_num_seqs,
+        most_running_requests=s.max_num_seqs,
         most_tokens=s.max_num_batched_tokens,
     )
 
@@ -77,17 +77,17 @@ def replay(
     requests: int,
     prompt_tokens: int,
     output_tokens: int,
-    most_running: int,
+    most_running_requests: int,
     most_tokens: int,
 ) -> Replay | None:
     """The replay; None where one request alone needs more blocks than there are, or it takes more than MOST_WORK.
 
     blocks_of     blocks of a request of so many tokens; changes at multiples of block_tokens only
-    most_running  max_num_seqs;  most_tokens  max_num_batched_tokens
+    most_running_requests  max_num_seqs;  most_tokens  max_num_batched_tokens
     """
     if requests > MOST_WORK or blocks_of(prompt_tokens + output_tokens - 1) > blocks:  # a request takes a turn at least
         return None
-    scheduler = _Scheduler(blocks, blocks_of, prompt_tokens, output_tokens, most_running, most_tokens)
+    scheduler = _Scheduler(blocks, blocks_of, prompt_tokens, output_tokens, most_running_requests, most_tokens)
     scheduler.waiting.extend(_Request() for _ in range(requests))
     work = 0
     while scheduler.waiting or scheduler.running:
@@ -108,14 +108,14 @@ class _Scheduler:
         blocks_of: Callable[[int], int],
         prompt_tokens: int,
         output_tokens: int,
-        most_running: int,
+        most_running_requests: int,
         most_tokens: int,
     ) -> None:
         self.free = blocks
         self.blocks_of = blocks_of
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
-        self.most_running = most_running
+        self.most_running_requests = most_running_requests
         self.most_tokens = most_tokens
         self.running: list[_Request] = []
         self.waiting: deque[_Request] = deque()
@@ -125,9 +125,9 @@ class _Scheduler:
         """One step; whether it was a plain one: every running request decoded, nobody came or went."""
         self.steps += 1
         before = (self.preemptions, len(self.running))
-        scheduled, left = self._continue()
+        scheduled, left_tokens = self._continue()
         if self.preemptions == before[0]:
-            self._admit(scheduled, left)
+            self._admit(scheduled, left_tokens)
         plain = len(self.running) == before[1] and all(tokens == 1 for _, tokens in scheduled)
         for one, tokens in scheduled:
             one.computed += tokens
@@ -153,10 +153,10 @@ class _Scheduler:
     def _continue(self) -> tuple[list[tuple[_Request, int]], int]:
         """Tokens of those that run, and what is left for others; whoever came last makes room."""
         scheduled: list[tuple[_Request, int]] = []
-        left = self.most_tokens
-        while len(scheduled) < len(self.running) and left > 0:
+        left_tokens = self.most_tokens
+        while len(scheduled) < len(self.running) and left_tokens > 0:
             one = self.running[len(scheduled)]
-            tokens = min(self.prompt_tokens + one.answered - one.computed, left)
+            tokens = min(self.prompt_tokens + one.answered - one.computed, left_tokens)
             while not self._take(one, one.computed + tokens):
                 last = self.running.pop()
                 self._release(last)
@@ -164,21 +164,21 @@ class _Scheduler:
                 self.waiting.appendleft(last)
                 self.preemptions += 1
                 if last is one:
-                    return scheduled, left
+                    return scheduled, left_tokens
             scheduled.append((one, tokens))
-            left -= tokens
-        return scheduled, left
+            left_tokens -= tokens
+        return scheduled, left_tokens
 
-    def _admit(self, scheduled: list[tuple[_Request, int]], left: int) -> None:
-        while left > 0 and self.waiting and len(self.running) < self.most_running:
+    def _admit(self, scheduled: list[tuple[_Request, int]], left_tokens: int) -> None:
+        while left_tokens > 0 and self.waiting and len(self.running) < self.most_running_requests:
             one = self.waiting[0]
             whole = self.prompt_tokens + one.answered
-            tokens = min(whole, left)
+            tokens = min(whole, left_tokens)
             if self.blocks_of(whole) > self.free or not self._take(one, tokens):
                 return
             self.running.append(self.waiting.popleft())
             scheduled.append((one, tokens))
-            left -= tokens
+            left_tokens -= tokens
 
     def _take(self, one: _Request, tokens: int) -> bool:
         """The blocks that so many tokens of a request need more; nothing where they are not free."""

@@ -2,7 +2,7 @@
 
     first    one prompt is computed alone: the others come while it runs
     then     n = B - 1 share steps of at most T tokens, m = max(1, T / p) prompts each, in J = ceil(n / m) steps
-    a step   of k prompts: f + k (1 - f)             f what it takes once for all of them: weights read, kernels launched
+    a step   of k prompts: f + k (1 - f)             f what it takes once for all of them: weights, kernels
     wait     [1 + sum_{j<J} m (1 + j (f + m (1 - f))) + (n - (J - 1) m)(1 + J f + n (1 - f))] / B
                                                      mean time until a first token
     stall    (B - wait at f = 0) / (o - 1)           mean prompts of others for each further token of an answer

@@ -219,7 +219,7 @@ def prompt_stall_s(
 ) -> Any:
     """Seconds that an output token waits for prompts of others on average.
 
-    By a device's own steps a prompt is a step of its own, in which weights are read: the answer it stops reads them too.
+    By a device's own steps a prompt is a step of its own, which reads the weights: the answer it stops needs them too.
     """
     work_s = prompt_work_s(shape, c, input_tokens, cached_tokens)
     if not c.of_device:

@@ -24,6 +24,7 @@ COUNTS = {
         "blocks",
         "groups",
         "slots",
+        "preemptions",
         "steps",
         "pages",
         "copies",

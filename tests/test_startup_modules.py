@@ -23,7 +23,8 @@ UNUSED_BY_PLAN = (
     "gguf",
 )
 ROOT = Path(__file__).resolve().parent.parent
-STANDARD_DATACLASS = {"infopt.cli_options", "infopt.cli_observed", "infopt.frozen"}  # reads its classes' fields; quotes the decorator
+# Read the fields of their classes; frozen.py quotes the decorator.
+STANDARD_DATACLASS = {"infopt.cli_options", "infopt.cli_observed", "infopt.frozen"}
 PLAN = ("plan", "--model", "70b", "--hw", "h100:4", "--ctx", "32k")
 
 # Runs the command line as the console script does, then writes what it loaded to the file named first.
