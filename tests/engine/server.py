@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,6 +167,7 @@ def start_all(setups: Sequence[Setup], python: Path, logs: Path, at_once: int) -
     as long as they shall (see _die_with_parent).
     """
     waiting, starting = list(setups), []
+    stops: list[threading.Thread] = []
     started: dict[str, EngineServer] = {}
     try:
         while waiting or starting:
@@ -177,13 +179,17 @@ def start_all(setups: Sequence[Setup], python: Path, logs: Path, at_once: int) -
                 starting.remove(server)
                 if server.setup.goal == "serves":
                     server.pause()
-                else:
-                    server.stop()
+                else:  # it takes seconds in which the next may start
+                    stops.append(threading.Thread(target=server.stop))
+                    stops[-1].start()
             time.sleep(0.2)
     except BaseException:
         for server in started.values():
             server.stop()
         raise
+    finally:
+        for stop in stops:
+            stop.join()
     return started
 
 

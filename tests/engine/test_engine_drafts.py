@@ -79,7 +79,7 @@ def cells(serving: Fleet, models: dict[str, Path]) -> dict[tuple[str, int], Cell
         before, drafted = plain(concurrency), {}
         with serving["ngram"].running() as server:
             for kind in KINDS:
-                prompts = text_prompts(kind, max(2, concurrency), models["real"])
+                prompts = text_prompts(kind, max(2, concurrency), PROMPT, models["real"])
                 drafted[kind] = send(server, prompts, concurrency, OUTPUT)
         after = plain(concurrency)
         found.update({(kind, concurrency): Cell((before, after), run) for kind, run in drafted.items()})

@@ -71,7 +71,7 @@ def replace_node(hardware: Any, node: MemoryNode) -> Any:
     return replace(hardware, gpus=1, accelerator=replace(hardware.accelerator, node=node))
 
 
-@pytest.mark.parametrize("lengths", [(200, 60), (120, 140)], ids=lambda lengths: f"{lengths[0]}+{lengths[1]}")
+@pytest.mark.parametrize("lengths", [(200, 90), (240, 40)], ids=lambda lengths: f"{lengths[0]}+{lengths[1]}")
 def test_preemptions(
     lengths: tuple[int, int],
     starts: Fleet,
@@ -80,7 +80,11 @@ def test_preemptions(
     models: dict[str, Path],
     figures: Figures,
 ) -> None:
-    """33 blocks, of which one is the null block: more requests are let in than can end in them."""
+    """33 blocks, of which one is the null block: more requests are let in than can end in them.
+
+    All need a third block while the pool is full and long before the first ends, so that it does not matter when exactly
+    they came.
+    """
     prompt, output = lengths
     load = ["--isl", prompt, "--osl", output, "--batch", SEQUENCES, "--max-num-seqs", SEQUENCES]
     found = planned(infopt, "small", models, more=load, status=1)

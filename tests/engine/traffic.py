@@ -36,15 +36,22 @@ def random_prompts(count: int, tokens: int, seed: int) -> list[list[int]]:
 
 
 @cache
-def text_prompts(kind: str, count: int, folder: Path) -> Sequence[Sequence[int]]:
-    """Texts that come with infopt (probes/data/prompts), in the tokens of a model folder; a text that is used again
-    begins a few tokens later."""
+def text_prompts(kind: str, count: int, tokens: int, folder: Path) -> Sequence[Sequence[int]]:
+    """Texts that come with infopt (probes/data/prompts) in a model's tokens, each followed by others of its kind.
+
+    All are cut at the same length; a text that is used again begins a few tokens later.
+    """
     from infopt.probes.drafting.prompts import bundled_prompts
     from infopt.probes.drafting.text import folder_text
 
     text = folder_text(str(folder))
-    found = [prompt.tokens(text) for prompt in bundled_prompts() if prompt.kind == kind]
-    return [found[i % len(found)][i // len(found) * CUT :] for i in range(count)]
+    found = [list(prompt.tokens(text)) for prompt in bundled_prompts() if prompt.kind == kind]
+    prompts = []
+    for i in range(count):
+        order = [*found[i % len(found) :], *found[: i % len(found)]]
+        begins = i // len(found) * CUT
+        prompts.append([token for one in order for token in one][begins : begins + tokens])
+    return prompts
 
 
 def send(server: EngineServer, prompts: Sequence[Sequence[int]], concurrency: int, tokens: int) -> Run:
