@@ -82,8 +82,8 @@ def test_preemptions(
 ) -> None:
     """33 blocks, of which one is the null block: more requests are let in than can end in them.
 
-    All need a third block while the pool is full and long before the first ends, so that it does not matter when exactly
-    they came.
+    All need a third block while the pool is full and long before the first ends, so that it does not matter when they
+    came exactly.
     """
     prompt, output = lengths
     load = ["--isl", prompt, "--osl", output, "--batch", SEQUENCES, "--max-num-seqs", SEQUENCES]
