@@ -158,3 +158,13 @@ def test_processor_time_of_the_server_is_ours_and_other_is_not() -> None:
     ours, nobodys = (ended[group].ours - began[group].ours for group in (busy.pid, 0))
     assert ours - nobodys > 10  # of 100 ticks a second, on a machine that may be crowded
     assert ended[busy.pid].others_since(began[busy.pid]) < ended[0].others_since(began[0])
+
+
+def test_calm_time_leaves_out_steps_in_which_others_wait() -> None:
+    """One answer is stopped for a second while the other's prompt is computed, and goes on at 0.1 s a token."""
+    first = Answer(0.0, ((0.1, 1), (1.1, 2), (1.2, 3), (1.3, 5)))
+    second = Answer(0.05, ((1.1, 1), (1.2, 2), (1.3, 3)))
+    both = Load(2, (first, second), 1.3)
+    assert both.calm_tpot_s() == pytest.approx((0.2 + 0.2) / (3 + 2))
+    alone = Load(1, (first, Answer(2.0, ((2.1, 1), (2.2, 2)))), 2.2)
+    assert alone.calm_tpot_s() == pytest.approx((1.2 + 0.1) / (4 + 1))

@@ -84,6 +84,11 @@ class Load:
         """Mean over requests, as the engine's histogram has it."""
         return statistics.fmean(a.tpot_s for a in self.answers)
 
+    def calm_tpot_s(self) -> float:
+        """Time over tokens of all answers, from when none of the others waits for its first token on."""
+        spans = [_calm(answer, self.answers) for answer in self.answers]
+        return sum(seconds for seconds, _ in spans) / sum(tokens for _, tokens in spans)
+
     def steps_s(self) -> list[float]:
         """All times between two chunks of one answer, sorted."""
         return sorted(step for a in self.answers for step in a.itl_s)
@@ -129,6 +134,14 @@ class Load:
             "output_throughput": self.tokens() / self.wall_s,
             **{key: value for name, held in times_s.items() for key, value in _milliseconds(name, held).items()},
         }
+
+
+def _calm(answer: Answer, others: Sequence[Answer]) -> tuple[float, int]:
+    """Time and tokens of an answer behind the last first token of those that were sent before it ended."""
+    end = answer.chunks[-1][0]
+    begin = max(other.chunks[0][0] for other in others if other.sent_s < end and other.chunks[0][0] >= answer.sent_s)
+    kept = [chunk for chunk in answer.chunks if chunk[0] >= begin]
+    return (kept[-1][0] - kept[0][0], kept[-1][1] - kept[0][1]) if kept else (0.0, 0)
 
 
 def _milliseconds(name: str, values_s: Sequence[float]) -> dict[str, float]:

@@ -43,18 +43,20 @@ class Cell:
     drafted: Run
 
     @property
-    def plain_s(self) -> float:
-        return sum(run.load.tpot_s() for run in self.plain) / 2
+    def speedup(self) -> float:
+        """Time per output token without drafts over that with, while no prompt is computed: a measured curve of steps,
+        by which the boundary judges here, has no prompts in it."""
+        return sum(run.load.calm_tpot_s() for run in self.plain) / 2 / self.drafted.load.calm_tpot_s()
 
     @property
-    def speedup(self) -> float:
-        """Time per output token without drafts over that with."""
-        return self.plain_s / self.drafted.load.tpot_s()
+    def speedup_with_prompts(self) -> float:
+        """The same over whole answers."""
+        return sum(run.load.tpot_s() for run in self.plain) / 2 / self.drafted.load.tpot_s()
 
     @property
     def apart(self) -> float:
         """How far apart the two loads without drafts are."""
-        one, two = (run.load.tpot_s() for run in self.plain)
+        one, two = (run.load.calm_tpot_s() for run in self.plain)
         return max(one, two) / min(one, two) - 1
 
     @property
@@ -87,10 +89,15 @@ def cells(serving: Fleet, models: dict[str, Path]) -> dict[tuple[str, int], Cell
 
 
 @pytest.fixture(scope="module")
-def step_curve(serving: Fleet, cells: dict[tuple[str, int], Cell]) -> str:
-    """Steps without drafts against their tokens, as `--step-curve` takes them."""
+def step_curve(serving: Fleet, cells: dict[tuple[str, int], Cell], figures: Figures) -> str:
+    """Steps without drafts against their tokens, as `--step-curve` takes them: the quicker of two rounds."""
+    steps: dict[int, float] = {}
     with serving["real"].running() as server:
-        steps = {count: wave(server, count, 16, CURVE_OUTPUT).load.step_s() for count in CURVE}
+        for seed, count in enumerate((*CURVE, *reversed(CURVE))):
+            found = wave(server, count, 16, CURVE_OUTPUT, seed).load.step_s()
+            steps[count] = min(found, steps.get(count, found))
+    for count, seconds in steps.items():
+        figures.add("curve", f"{count} tokens", "step_s", seconds)
     return ",".join(f"{count}={1e3 * seconds:.3f}ms" for count, seconds in steps.items())
 
 
@@ -135,7 +142,8 @@ def test_verdict(
     asked = planned(infopt, "real", models, command=("boundary", "speculative"), more=[*load, *drafts])
     (technique,) = asked["techniques"]
     predicted, case = technique["gain_ratio"], f"{kind} at {concurrency}"
-    figures.add("drafts", case, "speedup_ratio", cell.speedup, predicted, note=technique["verdict"])
+    note = f"{technique['verdict']}; {cell.speedup_with_prompts:.2f} with prompts"
+    figures.add("drafts", case, "speedup_ratio", cell.speedup, predicted, note=note)
     if cell.contended is not None:
         pytest.skip(f"contended: {cell.contended}")
     if abs(cell.speedup - WORTH) > MARGIN[concurrency] + cell.apart:
