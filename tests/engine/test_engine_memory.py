@@ -71,7 +71,7 @@ def replace_node(hardware: Any, node: MemoryNode) -> Any:
     return replace(hardware, gpus=1, accelerator=replace(hardware.accelerator, node=node))
 
 
-@pytest.mark.parametrize("lengths", [(200, 90), (240, 40)], ids=lambda lengths: f"{lengths[0]}+{lengths[1]}")
+@pytest.mark.parametrize("lengths", [(240, 40)], ids=lambda lengths: f"{lengths[0]}+{lengths[1]}")
 def test_preemptions(
     lengths: tuple[int, int],
     starts: Fleet,

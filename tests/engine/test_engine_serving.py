@@ -15,7 +15,7 @@ from tests.engine.traffic import PREFIX_OUTPUT, PREFIXES, Run, wave
 
 Observe = Callable[..., dict[str, Any]]
 # A window around a load: `observe` has looked once when the load begins, and looks again when it is over.
-WINDOW_S, BEGINS_S = 12, 5.0
+WINDOW_S, BEGINS_S = 10, 4.0
 LIVE, LIVE_OUTPUT = 4, 40
 
 
