@@ -20,12 +20,12 @@ from tests.engine.planned import Fleet, Infopt, planned
 from tests.engine.setups import DRAFTED
 from tests.engine.traffic import KINDS, Run, random_prompts, send, text_prompts, wave
 
-OUTPUT, PROMPT = 48, 128
+OUTPUT, PROMPT = 40, 128
 CONCURRENCIES = (1, 8, 16)
 CELLS = tuple((kind, concurrency) for kind in KINDS for concurrency in CONCURRENCIES)
 # Tokens of a step the curve is measured at: up to all sequences with half of their drafts.
 CURVE = (1, 2, 4, 8, 16, 24, 40)
-CURVE_OUTPUT = 12
+CURVE_OUTPUT = 16
 CONTENDED = 0.10
 WORTH = threshold("worth_ratio")
 # A gain nearer than this to what is worth using is on neither side: few requests, steps that hold different numbers of
@@ -94,7 +94,7 @@ def step_curve(serving: Fleet, cells: dict[tuple[str, int], Cell], figures: Figu
     steps: dict[int, float] = {}
     with serving["real"].running() as server:
         for seed, count in enumerate((*CURVE, *reversed(CURVE))):
-            found = wave(server, count, 16, CURVE_OUTPUT, seed).load.step_s()
+            found = wave(server, count, 16, CURVE_OUTPUT, seed).load.calm_step_s()
             steps[count] = min(found, steps.get(count, found))
     for count, seconds in steps.items():
         figures.add("curve", f"{count} tokens", "step_s", seconds)

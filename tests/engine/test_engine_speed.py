@@ -12,7 +12,7 @@ from tests.engine.figures import Figures
 from tests.engine.planned import Infopt, figure_of, planned
 from tests.engine.traffic import Run
 
-UNSEEN = tuple((name, batch) for name in ("half", "own") for batch in (1, 4, 8, 16))
+UNSEEN = tuple((name, batch) for name in ("half", "own") for batch in (1, 4, 16))
 PREDICTED = (*UNSEEN, *(("real", batch) for batch in (1, 2, 4, 8, 16)))
 STEP_ERROR, BATCH_ERROR = 0.10, 0.20
 HALF_WIDTH, TTFT_RATIO = 0.30, 3.0
