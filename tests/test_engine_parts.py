@@ -168,10 +168,3 @@ def test_calm_time_leaves_out_steps_in_which_others_wait() -> None:
     assert both.calm_tpot_s() == pytest.approx((0.2 + 0.2) / (3 + 2))
     alone = Load(1, (first, Answer(2.0, ((2.1, 1), (2.2, 2)))), 2.2)
     assert alone.calm_tpot_s() == pytest.approx((1.2 + 0.1) / (4 + 1))
-
-
-def test_calm_steps_are_those_behind_the_last_first_token() -> None:
-    """One comes at 0.3: steps of the other before that do not count."""
-    first = Answer(0.0, ((0.1, 1), (0.2, 2), (0.3, 3), (0.8, 4), (1.3, 5)))
-    second = Answer(0.0, ((0.3, 1), (0.8, 2), (1.3, 3), (1.8, 4)))
-    assert Load(2, (first, second), 1.8).calm_step_s() == pytest.approx(0.5)

@@ -6,7 +6,6 @@ how many tokens it holds, for with speculation there are several.
 """
 
 import http.client
-import itertools
 import json
 import statistics
 import threading
@@ -97,12 +96,6 @@ class Load:
     def step_s(self) -> float:
         """Their median, which holds no prefill of others while those are the fewer steps."""
         return statistics.median(self.steps_s())
-
-    def calm_step_s(self) -> float:
-        """Median step behind the last first token: no prompt is computed any more."""
-        begin = max(a.chunks[0][0] for a in self.answers)
-        ends = [[at for at, _ in a.chunks if at >= begin] for a in self.answers]
-        return statistics.median(after - before for one in ends for before, after in itertools.pairwise(one))
 
     def tail_ratio(self) -> float:
         """90th percentile of the steps over their median: how quiet the machine was."""
