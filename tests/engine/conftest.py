@@ -25,8 +25,8 @@ from tests.engine.setups import FIRST_WAVE, SECOND_WAVE, setup_of
 from tests.engine.traffic import Run, prefix_runs
 
 ROOT = environment.ROOT
-# Importing is most of a start and takes one processor; one more fills the time in which others wait for a process.
-STARTS_AT_ONCE = min(5, len(os.sched_getaffinity(0)) + 1)
+# Importing is most of a start and takes one processor.
+STARTS_AT_ONCE = max(2, min(4, len(os.sched_getaffinity(0))))
 _FIGURES = Figures()
 
 
