@@ -1,0 +1,136 @@
+"""What is simulated: replicas of one engine, their scheduler, and how long their steps take."""
+
+import math
+from typing import Literal, Protocol
+
+from infopt.frozen import dataclass
+from infopt.ledgers.paging import Layout
+
+Batching = Literal["continuous", "static"]
+Routing = Literal["round-robin", "random", "least-loaded", "affinity", "scored"]
+
+
+class Clock(Protocol):
+    """How long a step of one replica takes; picklable.
+
+    linear  seconds of a step are linear in the mean context at a number of sequences
+    """
+
+    @property
+    def linear(self) -> bool: ...
+
+    def decode_s(self, sequences: int, context_tokens: float) -> float:
+        """A step in which so many sequences, of this mean context, each get a token."""
+        ...
+
+    def chunk_s(self, new_tokens: int, cached_tokens: int) -> float:
+        """What so many prompt tokens, behind tokens computed before, add to a step."""
+        ...
+
+    def prompt_step_s(self, prompts: int) -> float:
+        """What a step without decoding sequences takes beside its chunks."""
+        ...
+
+    def first_token_delay_s(self, input_tokens: int, cached_tokens: int) -> float:
+        """Time between the end of a prompt's last step and its first token at the client: nobody else waits for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """How a replica chooses what a step computes.
+
+    max_num_seqs           sequences that run at once
+    max_num_batched_tokens  tokens of one step
+    chunk_tokens           most tokens of one prompt in one step; None: as many as the step has
+    chunked                prompts are cut to fit into steps beside decoding; else a prompt is computed whole
+    prefill_first          waiting prompts stop the decoding of others (no mixed steps) as long as they have room
+    batching               static: a batch is gathered, runs until its longest answer ends, and only then the next one
+    static_batch           requests of a static batch
+    static_wait_s          a static batch that is not full starts after so long since its first; None: it waits
+    watermark_share        blocks kept free when a request is let in
+    prefix_caching         blocks of ended requests are kept until others need them
+    whole_prompt_check     a request is let in only if its whole prompt has room
+    by_priority            waiting requests are taken, and running ones preempted, by priority before arrival
+    admission_wait_s       a request that has not been let in after so long is refused; None: it waits
+    most_waiting           requests that may wait at a replica; more are refused; None: no limit
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    chunk_tokens: int | None = None
+    chunked: bool = True
+    prefill_first: bool = False
+    batching: Batching = "continuous"
+    static_batch: int = 1
+    static_wait_s: float | None = None
+    watermark_share: float = 0.0
+    prefix_caching: bool = False
+    whole_prompt_check: bool = True
+    by_priority: bool = False
+    admission_wait_s: float | None = None
+    most_waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A replica that fails: at a time, and for how long (None: it does not come back). Its requests start anew."""
+
+    replica: int
+    time_s: float
+    down_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The cache pool of one replica.
+
+    layout    how its allocator cuts it, on the rank that holds least
+    capacity  units that sequences may use: blocks without null blocks, bytes where each kind of layer has its own pool
+    """
+
+    layout: Layout
+    capacity: int
+
+    @property
+    def block_tokens(self) -> int:
+        """Units of a sequence change at multiples of it only."""
+        return math.gcd(*(kind.block_tokens for kind, _ in self.layout.kinds)) if self.layout.kinds else 1
+
+    def units(self, tokens: int) -> int:
+        """Units of one sequence of so many tokens; 0 where a model caches nothing."""
+        if self.layout.separate:
+            return math.ceil(self.layout.request_bytes(tokens)) if tokens else 0
+        return int(self.layout.request_blocks(tokens)) if tokens else 0
+
+    @property
+    def even(self) -> tuple[int, int] | None:
+        """(units at any length, units of each block of tokens) where every block of every sequence takes as many."""
+        kinds = self.layout.kinds
+        blocks = {kind.block_tokens for kind, _ in kinds if not kind.state_slots}
+        if self.layout.separate or len(blocks) != 1 or any(kind.window_tokens is not None for kind, _ in kinds):
+            return None
+        fixed = sum(groups * kind.state_slots for kind, groups in kinds)
+        return fixed, sum(groups for kind, groups in kinds if not kind.state_slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A deployment.
+
+    streaming   a client sees tokens as they come; else all of them at the end
+    aborts      an engine stops computing for a client that has left
+    losses      replicas that fail
+    max_tokens  longest prompt and answer together that the engine accepts
+    """
+
+    clock: Clock
+    scheduler: Scheduler
+    cache: Cache
+    max_tokens: int
+    replicas: int = 1
+    routing: Routing = "least-loaded"
+    streaming: bool = True
+    aborts: bool = True
+    losses: tuple[Loss, ...] = ()
+    seed: int = 0
