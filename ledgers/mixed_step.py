@@ -5,8 +5,8 @@
     prompts alone = fixed + sum of chunks             fixed: a step in which nobody decodes, its weights read once
     delay         = max(0, TTFT of a prompt alone - the time its own steps take)          nobody else waits for it
 B  sequences that decode, c their mean context, W weight and K cached bytes, BW bandwidth.
-Where prompts were measured as steps of their own (a device's own steps; engines whose prompts were measured alone), the
-reading of the weights is in their time, so a chunk adds what is beyond it: fixed + chunk = kernels + max(weights, work).
+Where prompts were measured as steps of their own (a device's own steps; engines whose prompts were measured alone),
+reading the weights is in their time, so a chunk adds what is beyond it: fixed + chunk = kernels + max(weights, work).
 Where they were fitted as what others wait for (classes of servers), all of it adds to a step that reads weights anyway.
 So a request alone takes a plan's TTFT and TPOT, and in a steady batch of B that are out of step each token waits for
 (B - 1) / OSL prompts, the stall of a plan. Experts: a step reads those that its decoding tokens hit; more that prompts

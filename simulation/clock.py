@@ -1,7 +1,7 @@
 """Clocks of a replica: the project's own estimate, compiled to plain numbers; and a fixed one.
 
-    decode(B, c) = max(r (a + b c), max(1, r) (a' + b' c))     a, b of the step and a', b' of its floor, kept for every B
-    chunk(n, m)  = r max(0, k + u n + v n (m + n / 2))           every prompt token attends to m + n / 2 others on average
+    decode(B, c) = max(r (a + b c), max(1, r) (a' + b' c))      a, b of the step and a', b' of its floor, for every B
+    chunk(n, m)  = r max(0, k + u n + v n (m + n / 2))            a prompt token attends to m + n / 2 others on average
     delay        = max(0, q first token alone - r own steps)
 r, q  ratios of times to the expected ones, 1 but at the ends of an interval
 Where a cache or a prompt does not follow these forms (windows, attention to chosen tokens), the ledger is asked, and
@@ -61,7 +61,7 @@ class EstimateClock:
     first_ratio  of the first token of a prompt alone to what is expected
     """
 
-    __slots__ = ("_cache_is_line", "_decoding", "_delays", "_piece", "first_ratio", "mixed", "step_ratio")
+    __slots__ = ("_cache_is_line", "_decoding", "_delays", "_piece", "first_ratio", "linear", "mixed", "step_ratio")
 
     def __init__(self, mixed: MixedStep, step_ratio: float = 1.0, first_ratio: float = 1.0) -> None:
         self.mixed = mixed
@@ -72,12 +72,12 @@ class EstimateClock:
         self._decoding: dict[int, tuple[float, float, float, float]] = {}
         self._delays: dict[tuple[int, int], float] = {}
         self._piece = _form_of(partial(_piece_s, mixed)) or _kept(partial(_piece_s, mixed))
+        self.linear = self._is_linear()
 
     def __reduce__(self) -> tuple[type["EstimateClock"], tuple[MixedStep, float, float]]:
         return EstimateClock, (self.mixed, self.step_ratio, self.first_ratio)
 
-    @property
-    def linear(self) -> bool:
+    def _is_linear(self) -> bool:
         """Whether the cache is a line, and no line of the floor crosses that of the step."""
         curve = self.mixed.clock.constants.weight_curve or [[1.0, 1.0]]
         counts = {1, *(int(tokens) for tokens, _ in curve), 2 * int(curve[-1][0]) + 1}
