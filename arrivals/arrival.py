@@ -38,7 +38,7 @@ class Source(Protocol):
     tenants    names of who sends
     prefix_block_tokens  tokens of one id of `Arrival.prefix`; 0 where no prompt has a prefix
     requests   how many there will be, None where a file is not counted yet
-    warmup_s   arrivals before it fill the system and are not measured
+    warmup_s, warmup_requests  time and arrivals that fill the system and are not measured
     """
 
     @property
@@ -51,6 +51,8 @@ class Source(Protocol):
     def requests(self) -> int | None: ...
     @property
     def warmup_s(self) -> float: ...
+    @property
+    def warmup_requests(self) -> int: ...
 
     def stream(self) -> Iterator[Arrival]:
         """The requests, in order of time; made or read one by one."""

@@ -11,6 +11,7 @@ import math
 from collections import Counter, deque
 
 from infopt.arrivals.arrival import Arrival, Source
+from infopt.arrivals.traces import Skipped, Trace
 from infopt.frozen import dataclass
 
 WINDOWS_S = (1.0, 60.0)
@@ -31,6 +32,7 @@ class LengthStatistics:
 class Description:
     """Of one run over a source.
 
+    failed_requests  left out of a trace, for they failed where it was recorded
     rate_per_s       mean; None of one request, of requests at one moment, or of users who wait for answers
     peaks_per_s      (seconds of a window, most requests in one, per second) for each of WINDOWS_S; windows longer than
                      the traffic are left out
@@ -40,6 +42,7 @@ class Description:
     """
 
     requests: int
+    failed_requests: int
     duration_s: float
     rate_per_s: float | None
     peaks_per_s: tuple[tuple[float, float], ...]
@@ -56,7 +59,8 @@ def describe(source: Source) -> Description:
     """The statistics of a source; errors are those of its stream."""
     inputs, outputs, tenants = Counter[int](), Counter[int](), Counter[int]()
     gaps, blocks = _Gaps(), _Blocks()
-    for arrival in source.stream():
+    skipped = Skipped()
+    for arrival in source.stream(skipped) if isinstance(source, Trace) else source.stream():
         inputs[arrival.input_tokens] += 1
         outputs[arrival.output_tokens] += 1
         tenants[arrival.tenant] += 1
@@ -67,6 +71,7 @@ def describe(source: Source) -> Description:
     duration_s = gaps.last_s - gaps.first_s if is_open else 0.0
     return Description(
         requests=requests,
+        failed_requests=skipped.failed,
         duration_s=duration_s,
         rate_per_s=(requests - 1) / duration_s if duration_s > 0 else None,
         peaks_per_s=tuple((width_s, most / width_s) for width_s, most in gaps.peaks(duration_s)) if is_open else (),

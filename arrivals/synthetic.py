@@ -105,17 +105,23 @@ class SharedPrefix:
         require(self.prefixes >= 1, f"{self.prefixes} shared prefixes: at least one")
         require(0 <= self.skew < math.inf, f"a skew of {self.skew:g} is negative")
 
-    def draw(self, random: "np.random.Generator", inputs: "NDArray[np.int64]") -> list[tuple[int, ...]]:
+    def popularity(self) -> "NDArray[np.float64]":
+        """Shares of the requests, summed up from the most popular prefix on."""
+        import numpy as np
+
+        ends = np.cumsum(np.arange(1, self.prefixes + 1, dtype=float) ** -self.skew)
+        return np.asarray(ends / ends[-1])
+
+    def draw(
+        self, random: "np.random.Generator", popularity: "NDArray[np.float64]", inputs: "NDArray[np.int64]"
+    ) -> list[tuple[int, ...]]:
         """Ids of the blocks of each prompt: block j of prefix k is k blocks + j, as far as the prompt reaches."""
         import numpy as np
 
         blocks = self.shared_tokens // self.block_tokens
         if not blocks:
             return [()] * len(inputs)
-        weights = np.arange(1, self.prefixes + 1, dtype=float) ** -self.skew
-        ends = np.cumsum(weights)
-        ranks = np.searchsorted(ends, random.random(len(inputs)) * ends[-1], side="right")
-        ranks = np.minimum(ranks, self.prefixes - 1)
+        ranks = np.searchsorted(popularity, random.random(len(inputs)), side="right")
         lengths = np.minimum(inputs // self.block_tokens, blocks)
         made: dict[tuple[int, int], tuple[int, ...]] = {}
         found = []
@@ -215,8 +221,11 @@ class Synthetic:
 
 
 def _arrivals(source: Synthetic) -> Iterator[Arrival]:
+    import numpy as np
+
     inputs_random, outputs_random = generator(source.seed, INPUTS), generator(source.seed, OUTPUTS)
     prefix_random = generator(source.seed, PREFIXES)
+    popularity = source.shared.popularity() if source.shared else np.empty(0)
     for times in _times(source):
         if source.duration_s is not None and source.users is None:
             times = times[times < source.duration_s]
@@ -224,7 +233,7 @@ def _arrivals(source: Synthetic) -> Iterator[Arrival]:
             return
         inputs = source.inputs.draw(inputs_random, len(times))
         outputs = source.outputs.draw(outputs_random, len(times))
-        shared = source.shared.draw(prefix_random, inputs) if source.shared else [()] * len(times)
+        shared = source.shared.draw(prefix_random, popularity, inputs) if source.shared else [()] * len(times)
         yield from map(Arrival, times.tolist(), inputs.tolist(), outputs.tolist(), shared)
 
 

@@ -102,7 +102,8 @@ def _stream(trace: Trace, skipped: Skipped) -> Iterator[Arrival]:
             taken += 1
             yield Arrival((time_s - first_s) / speed_ratio, inputs, outputs, ids, tenant_at[tenant], priority)
     if not taken:
-        where = "" if file_first_s is None or not trace.start_s + (trace.duration_s or 0) else " in the part asked for"
+        part = file_first_s is not None and (trace.start_s > 0 or trace.duration_s is not None)
+        where = " in the part asked for" if part else ""
         failed = f": {skipped.failed} failed where they were recorded" if skipped.failed else ""
         raise InfoptError(f"{trace.path}: holds no requests{where}{failed}")
 
