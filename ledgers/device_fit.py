@@ -2,7 +2,7 @@
 
     t(1) = N c + W a + K b               one token of one sequence: N kernels, W weight bytes, K cached bytes
     r(n) = (t(n) - N c - K b) / (t(1) - N c - K b)       n tokens: time of the weights over that of one token
-    t(prompt) = N c + F g                                F its FLOP
+    t(prompt) = N c + W a + F g                          F its FLOP, beside what a step takes once
 c, a, b  least relative squares, none negative; b = a where no two contexts of a model differ enough in K
 r, g     of every measured model; of another, straight in log W between its neighbours, of the nearest outside them
 r is taken as it was measured (more tokens may take less time); beyond the last n it goes on along its last two points.
@@ -81,10 +81,10 @@ def fit_steps(steps: tuple[Step, ...]) -> DeviceFit | str:
         kv_is_solved=_separates_kv(used),
         kv_shares=_kv_shares(steps),
         curves=_curves(steps, kernel_s, kv_s),
-        prompts=(per_flop := _prompts(prompts, kernel_s)),
+        prompts=(per_flop := _prompts(prompts, kernel_s, weight_s)),
         low_ratio=min(ratios) * median(step.p10_s / step.median_s for step in used),
         high_ratio=max(ratios) * median(step.p90_s / step.median_s for step in used),
-        prompt_ratios=_prompt_ratios(prompts, kernel_s, dict(per_flop)),
+        prompt_ratios=_prompt_ratios(prompts, kernel_s, weight_s, dict(per_flop)),
         sizes_bytes=(sizes[0], sizes[-1]),
         contexts_tokens=(contexts[0], contexts[-1]),
         prompts_tokens=(lengths[0], lengths[-1]) if lengths else None,
@@ -164,18 +164,25 @@ def _curves(steps: Sequence[Step], kernel_s: float, kv_s_per_byte: float) -> tup
     return tuple(sorted(curves))
 
 
-def _prompts(prompts: Sequence[Step], kernel_s: float) -> tuple[tuple[float, float], ...]:
-    """Seconds of one FLOP of a prompt by weight bytes, overhead taken off."""
+def _prompts(prompts: Sequence[Step], kernel_s: float, weight_s_per_byte: float) -> tuple[tuple[float, float], ...]:
+    """Seconds of one FLOP of a prompt by weight bytes, what a step takes once taken off."""
     found: dict[float, list[float]] = {}
     for step in prompts:
-        left_s = max(0.0, step.median_s - step.kernels * kernel_s)
+        left_s = max(0.0, step.median_s - _once_s(step, kernel_s, weight_s_per_byte))
         found.setdefault(step.weight_bytes, []).append(left_s / step.flop)
     return tuple((size, median(each)) for size, each in sorted(found.items()))
 
 
-def _prompt_ratios(prompts: Sequence[Step], kernel_s: float, flop_s: dict[float, float]) -> tuple[float, float]:
+def _once_s(step: Step, kernel_s: float, weight_s_per_byte: float) -> float:
+    return step.kernels * kernel_s + step.weight_bytes * weight_s_per_byte
+
+
+def _prompt_ratios(
+    prompts: Sequence[Step], kernel_s: float, weight_s_per_byte: float, flop_s: dict[float, float]
+) -> tuple[float, float]:
     """Measured over fitted, least and most: a long prompt takes longer for a FLOP than a short one."""
-    fitted = [step.kernels * kernel_s + step.flop * flop_s[step.weight_bytes] for step in prompts]
+    once = [_once_s(step, kernel_s, weight_s_per_byte) for step in prompts]
+    fitted = [one_s + step.flop * flop_s[step.weight_bytes] for one_s, step in zip(once, prompts, strict=True)]
     ratios = [step.median_s / one for step, one in zip(prompts, fitted, strict=True) if one > 0]
     return min(ratios, default=1.0), max(ratios, default=1.0)
 

@@ -1,7 +1,7 @@
 """Step-time constants of one device from steps measured on it: what replaces the constants of its class.
 
     step   = N c + W a r(n) + K b          device_fit.py has the fit, device_bands.py its interval
-    prompt = N c + F g                     requests that start together: prompt_wave.py
+    prompt = N c + W a + F g               requests that start together: prompt_wave.py
 Dense models on one device. Errors are texts: they say why there are no constants.
 """
 
@@ -93,7 +93,7 @@ def _constants(s: Scenario, fit: DeviceFit, engine: str, weight_bytes: float) ->
 
 
 def _first_token(s: Scenario, fit: DeviceFit, weight_bytes: float) -> FirstToken | None:
-    """The first token of a prompt alone: its kernels once, and its FLOP as long as those of the measured prompts."""
+    """The first token of a prompt alone: a step of one token, and its FLOP as long as those of the measured prompts."""
     peaks = s.accelerator.peak_flop_per_s
     peak = peaks.get(compute_format(s)) or ANY_PEAK
     peak16 = peaks.get("bf16") or peaks.get("fp16") or peak

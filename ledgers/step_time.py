@@ -21,7 +21,7 @@ from typing import Any
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
-from infopt.ledgers.arrays import along, ceil_div, larger, smaller
+from infopt.ledgers.arrays import along, ceil_div
 from infopt.ledgers.compute import compute_format, prefill_flop
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import StageTraffic, distinct_experts, traffic
@@ -167,10 +167,15 @@ def prompt_parts_s(shape: StepShape, prompt_tokens: Any, cached_tokens: Any) -> 
 
 
 def prompt_work_s(shape: StepShape, c: StepConstants, input_tokens: Any, cached_tokens: Any = 0) -> Any:
-    """S1 r_p + T c_t: time that one prompt takes from all others of its replica, what is cached of it left out."""
+    """S1 r_p + T c_t: time that one prompt takes from all others of its replica, what is cached of it left out.
+
+    By a device's own steps it is what a step takes longer with the prompt in it.
+    """
     new_tokens = input_tokens - cached_tokens
     per_token = new_tokens * (shape.model.layers * shape.model.hidden) * c.prefill_token_s / shape.dp
-    return c.prefill_ratio * sum(prompt_parts_s(shape, new_tokens, cached_tokens)) + per_token
+    linear, attention = prompt_parts_s(shape, new_tokens, cached_tokens)
+    attention_ratio = c.first_token.attention_ratio if c.of_device and c.first_token else None
+    return c.prefill_ratio * linear + (attention_ratio or c.prefill_ratio) * attention + per_token
 
 
 def step_terms_s(
@@ -217,17 +222,13 @@ def step_terms_s(
 def prompt_stall_s(
     shape: StepShape, c: StepConstants, batch: Any, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0
 ) -> Any:
-    """Seconds that an output token waits for prompts of others on average.
-
-    By a device's own steps a prompt is a step of its own, which reads the weights: the answer it stops needs them too.
-    """
+    """Seconds that an output token waits for prompts of others on average."""
     work_s = prompt_work_s(shape, c, input_tokens, cached_tokens)
     if not c.of_device:
         return (batch - 1) / output_tokens * work_s
     from infopt.ledgers.prompt_wave import mean_stall  # only with a calibration
 
-    others = mean_stall(batch, input_tokens - cached_tokens, output_tokens, shape.batched_tokens)
-    return others * larger(0.0, work_s - weights_once_s(shape))
+    return mean_stall(batch, input_tokens - cached_tokens, output_tokens, shape.batched_tokens) * work_s
 
 
 def weights_once_s(shape: StepShape) -> Any:
@@ -254,11 +255,11 @@ def first_token_s(
     attention_ratio = f.prefill_ratio if f.attention_ratio is None else f.attention_ratio
     fill = 1.0 if f.chunk_tokens is None else prompt_fill_ratio(shape, f.chunk_tokens, input_tokens)
     prompt_s = fill * (f.prefill_ratio * linear + attention_ratio * attention)
-    own = f.steps * tpot_s + shape.kernels * f.kernel_s + prompt_s + f.token_s * work
+    once_s = shape.kernels * f.kernel_s + (weights_once_s(shape) if c.of_device else 0.0)
+    own = f.steps * tpot_s + once_s + prompt_s + f.token_s * work
     if c.of_device:
         from infopt.ledgers.prompt_wave import mean_wait  # only with a calibration
 
-        once_s = smaller(own, shape.kernels * f.kernel_s + weights_once_s(shape))
         return own * mean_wait(batch, input_tokens, shape.batched_tokens, once_s / own)
     return own + (batch - 1) * (f.queue_ratio * (linear + attention) + f.queue_token_s * work)
 

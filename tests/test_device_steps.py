@@ -234,19 +234,25 @@ def test_disturbed_steps_count_only_where_nothing_else_says_as_much():
     assert (without.low_ratio, without.high_ratio) != (1.0, 1.0)
 
 
+def once_s(profile, kernel_s):
+    """What a step takes however many tokens it has: its kernels, and its weights at 1 TB/s."""
+    return kernels_per_step(profile) * kernel_s + 1e-12 * sum(x.weight_bytes(1) for x in traffic(scenario(profile)))
+
+
 def test_prompts_give_the_first_token():
     flop_s, kernel_s = 2 / PEAK, 8e-6
     cost = (kernel_s, 1e-12, 1e-12, flat)
     prompts = [
-        step(p, tokens=512, context=0, seconds=kernels_per_step(p) * kernel_s + 1024 * p.params_active * flop_s)
+        step(p, tokens=512, context=0, seconds=once_s(p, kernel_s) + 1024 * p.params_active * flop_s)
         for p in (SMALL, LARGE)
     ]
     accelerator = on(step(SMALL, cost=cost), step(LARGE, cost=cost), step(LARGE, cost=cost, context=1024), *prompts)
     s = scenario(MIDDLE, accelerator, context_tokens=512 + 64, input_tokens=512)
     known = step_clock(s)
-    expected = kernels_per_step(MIDDLE) * kernel_s + 512 * 2 * (MIDDLE.params_active - MIDDLE.head_params) * flop_s
-    found = first_token_s(known.shape, known.constants, 0.0, 1, 512)
-    assert found == pytest.approx(expected, rel=0.03)  # attention comes on top
+    for tokens in (64, 512, 1024):
+        expected = once_s(MIDDLE, kernel_s) + tokens * 2 * (MIDDLE.params_active - MIDDLE.head_params) * flop_s
+        found = first_token_s(known.shape, known.constants, 0.0, 1, tokens)
+        assert found == pytest.approx(expected, rel=0.03)  # attention comes on top
     result = estimate(s, memory_ledger(s), bandwidth_ledger(s))
     assert result.tpot_low_s < result.tpot_s < result.tpot_high_s
     assert "measured on this device" in result.source
