@@ -103,6 +103,15 @@ class Cache:
             return math.ceil(self.layout.request_bytes(tokens)) if tokens else 0
         return int(self.layout.request_blocks(tokens)) if tokens else 0
 
+    def kept_units(self, tokens: int) -> float:
+        """Units that keep so many tokens for others once their request has ended: windows and states are not found."""
+        whole = (
+            (kind, groups) for kind, groups in self.layout.kinds if kind.window_tokens is None and not kind.state_slots
+        )
+        if self.layout.separate:
+            return sum(kind.layers * kind.page_bytes * tokens / kind.block_tokens for kind, _ in whole)
+        return sum(groups * tokens / kind.block_tokens for kind, groups in whole)
+
     @property
     def even(self) -> tuple[int, int] | None:
         """(units at any length, units of each block of tokens) where every block of every sequence takes as many."""
