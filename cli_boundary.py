@@ -11,9 +11,13 @@ from infopt.cli_load import LoadOptions
 from infopt.cli_observed import ObservedOptions
 from infopt.cli_options import OutputOptions, ScenarioOptions, takes
 from infopt.errors import InfoptError
+from infopt.units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
+    from infopt.profiles.geometry import ModelProfile
     from infopt.studies.boundary import Boundaries
+    from infopt.studies.observed import Filled
+    from infopt.studies.prefix_trace import Capacity, Hits
 
 BOUNDARY_STATUSES = (
     "Exit status: 0 good, 1 the technique asked about is impossible here, 2 wrong usage or unreadable input, "
@@ -48,12 +52,63 @@ class DepthOptions:
         return tuple(name.strip() for text in self.applied for name in text.split(",") if name.strip())
 
 
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Requests as they were recorded."""
+
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="NAME|FILE",
+            help="Recorded requests (mooncake, or a file): their mean lengths, and hits of their prefixes in the pool.",
+        ),
+    ] = None
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            "--capacity",
+            metavar="SIZE,..",
+            help="More sizes of the cache: blocks of the trace (30000), or bytes of a device (200GB).",
+        ),
+    ] = None
+
+    def capacities(self) -> tuple["Capacity", ...]:
+        """The sizes, one by one."""
+        return tuple(parse_capacity(text.strip()) for text in self.capacity.split(",")) if self.capacity else ()
+
+    def hits(self, model: "ModelProfile", filled: "Filled", is_counted: bool) -> "Hits | None":
+        """The trace as prefix caches see it, None without one; where hits are asked for it must have prefix ids."""
+        if self.trace is None:
+            return None
+        from infopt.arrivals.traces import open_trace
+        from infopt.studies.prefix_trace import caches_of, hits_by_capacity, read_hits
+
+        read = hits_by_capacity if is_counted else read_hits
+        caches = caches_of(filled.request.dp, filled.load.prefix.routing)
+        return read(open_trace(self.trace), self.trace, caches, model.max_position_tokens)
+
+
+def parse_capacity(text: str) -> "Capacity":
+    """`30000` blocks of a trace, or `200GB` of one device.
+
+    >>> parse_capacity("30000").blocks, parse_capacity("200GB").device_bytes
+    (30000, 200000000000)
+    """
+    from infopt.studies.prefix_trace import Capacity
+
+    if text.lower().endswith("b"):
+        return Capacity(text, device_bytes=parse_bytes(text, "--capacity"))
+    return Capacity(f"{text} blocks", blocks=parse_count(text, "--capacity"))
+
+
 @app.command(epilog=BOUNDARY_STATUSES)
-@takes(ScenarioOptions, LoadOptions, DepthOptions, ObservedOptions, OutputOptions)
+@takes(ScenarioOptions, LoadOptions, DepthOptions, TraceOptions, ObservedOptions, OutputOptions)
 def boundary(
     scenario: ScenarioOptions,
     load: LoadOptions,
     depth: DepthOptions,
+    trace: TraceOptions,
     observed: ObservedOptions,
     output: OutputOptions,
     technique: Annotated[
@@ -71,6 +126,7 @@ def boundary(
     infopt boundary kv --model 70b --hw h100:4 --ctx 8k --vary batch=1:256
     infopt boundary --model 70b --hw h100:4 --ctx 8k --batch 64 --with kv-fp8,weights-fp8
     infopt boundary --model 8b --hw l40s --observed observed.json --with prefix
+    infopt boundary prefix --model 70b --hw h100:8 --batch 16 --trace mooncake --capacity 30000,2TB
 
     Gains are ratios, more is better. A flip is the value at which the verdict changes, all else as it is.
     """
@@ -78,7 +134,9 @@ def boundary(
         raise InfoptError("--hw is missing: an optimization pays or not on a certain machine, such as --hw h100:4")
     if technique is None and (depth.vary is not None or depth.plot or depth.picture is not None):
         raise InfoptError("--vary, --plot and --picture are of one technique: name it, infopt boundary speculative ...")
-    found = _answered(scenario, load, depth, observed, technique)
+    if trace.capacity is not None and trace.trace is None:
+        raise InfoptError("--capacity is a size of the cache that a trace goes through: add --trace mooncake")
+    found = _answered(scenario, load, depth, trace, observed, technique)
     emit(_page(found, technique, depth, output))
     raise typer.Exit(_status(found, technique, allow_undetermined))
 
@@ -87,18 +145,27 @@ def _answered(
     scenario: ScenarioOptions,
     load: LoadOptions,
     depth: DepthOptions,
+    trace: TraceOptions,
     observed: ObservedOptions,
     technique: str | None,
 ) -> "Boundaries":
     from infopt.boundaries.registry import technique as named
     from infopt.profiles.resolve import resolve_model
     from infopt.studies.boundary import boundaries
+    from infopt.studies.prefix_trace import prefix_trace
+    from infopt.studies.trace_filled import with_trace
 
     only = [named(technique)] if technique is not None else []
     model = resolve_model(scenario.model, online=scenario.online)
     used, curve = depth.techniques_in_use(), load.curve()
     filled = observed.filled(model, scenario, load.load(scenario), curve)
+    is_prefix = bool(only) and only[0].id == "prefix-caching"
+    hits = trace.hits(model, filled, is_prefix)
+    if hits is not None:
+        filled = with_trace(hits, model, scenario.hardware(), filled, curve, used)
     found = boundaries(model, scenario.hardware(), filled.request, filled.load, curve, used, only)
+    if hits is not None and is_prefix:
+        found = replace(found, trace=prefix_trace(found.situation, hits, trace.capacities()))
     return replace(found, assumptions=(*filled.assumed, *found.assumptions))
 
 

@@ -143,7 +143,8 @@ def _at_rate(situation: Situation, reuse: Reuse, rate_per_s: float, hits: str) -
 def _flop_share(situation: Situation, cached_tokens: float) -> float:
     """Prefill FLOP that are saved over those of a request."""
     compute, s = situation.compute, situation.scenario
-    return saved_flop(s.model, cached_tokens) / (compute.prefill_flop + s.output_tokens * compute.decode_flop_per_token)
+    whole = compute.prefill_flop + s.output_tokens * compute.decode_flop_per_token
+    return float(saved_flop(s.model, cached_tokens)) / whole
 
 
 def _figures(situation: Situation, reuse: Reuse) -> Iterator[Figure]:

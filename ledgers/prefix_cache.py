@@ -11,6 +11,7 @@ number of sequences that run at once when they share their prefixes' blocks.
 Ignored: the first request of every prefix; engines that evict leaves first; partial reuse of a prefix; and that a
 prefix is often asked for again soon (requests are taken as independent). Sessions do that: on Mooncake's conversation
 trace, given the popularity of its blocks, the formula finds 0.19 where 0.33 are counted with room for 30,000 blocks.
+Where a trace is known, ledgers/lru_curve.py counts and ledgers/reuse_gaps.py tells whether requests are independent.
 Source of the whole-block and n - 1 rules: vllm-project/vllm v1/core/kv_cache_manager.py and issue 40696.
 """
 
@@ -18,9 +19,10 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infopt.frozen import dataclass
+from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.compute import prefill_flop
 from infopt.ledgers.paging import Layout
 from infopt.profiles.geometry import ModelProfile
@@ -56,20 +58,18 @@ def hit_block_tokens(layout: Layout) -> int:
     return math.lcm(*blocks) if blocks else layout.block_tokens
 
 
-def hit_tokens(shared_tokens: int, prompt_tokens: int, block_tokens: int) -> int:
-    """floor(min(shared, n - 1) / b) b: whole blocks, and never the last token of the prompt.
+def hit_tokens(shared_tokens: Any, prompt_tokens: Any, block_tokens: int) -> Any:
+    """floor(min(shared, n - 1) / b) b: whole blocks, and never the last token of the prompt; numbers or arrays.
 
     >>> hit_tokens(979, 979, 528), hit_tokens(552, 552, 528), hit_tokens(527, 527, 528), hit_tokens(1024, 1088, 128)
     (528, 528, 0, 1024)
     """
-    return max(0, min(shared_tokens, prompt_tokens - 1)) // block_tokens * block_tokens
+    return larger(0, smaller(shared_tokens, prompt_tokens - 1)) // block_tokens * block_tokens
 
 
-def saved_flop(model: ModelProfile, cached_tokens: float) -> float:
-    """Prefill of the cached tokens, less the head's product, which only the last token of a prompt needs."""
-    if cached_tokens <= 0:
-        return 0.0
-    return float(prefill_flop(model, cached_tokens)) - 2.0 * (model.head_params or model.embed_params)
+def saved_flop(model: ModelProfile, cached_tokens: Any) -> Any:
+    """Prefill of the cached tokens, less the head's product, which only the last token of a prompt needs; 0 of none."""
+    return prefill_flop(model, cached_tokens) - 2.0 * (model.head_params or model.embed_params)
 
 
 @lru_cache(maxsize=256)

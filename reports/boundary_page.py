@@ -25,6 +25,10 @@ def page(found: Boundaries, plot: bool) -> str:
     parts.append(columns_table(("quantity", "value", "now", "verdict"), table, "verdict", ("now",), indent=2))
     if plot:
         parts += list(_curves(found))
+    if found.trace is not None:
+        from infopt.reports.prefix_trace_report import section
+
+        parts += section(found.trace, found.assumptions)
     return to_text(parts)
 
 
@@ -81,7 +85,12 @@ def markdown(found: Boundaries) -> str:
     flips = [dict(zip(("quantity", "value", "now", "verdict"), row, strict=True)) for row in flip_rows(boundary)]
     if figures:
         lines += ["", rows_markdown(figures)]
-    return "\n".join([*lines, "", rows_markdown(flips)])
+    lines += ["", rows_markdown(flips)]
+    if found.trace is not None:
+        from infopt.reports import prefix_trace_report
+
+        lines += ["", prefix_trace_report.markdown(found.trace)]
+    return "\n".join(lines)
 
 
 __all__ = ["STYLES", "answer_rows", "flip_rows", "markdown", "page"]

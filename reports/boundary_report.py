@@ -95,8 +95,18 @@ def as_dict(found: Boundaries) -> dict[str, Any]:
         "tpot_s": situation.tpot_s(),
         "fits": situation.fits,
         "techniques": [technique_dict(boundary) for boundary in found.techniques],
+        **_trace(found),
         "assumptions": [{"id": c.id, "text": c.text} for c in found.assumptions],
     }
+
+
+def _trace(found: Boundaries) -> dict[str, Any]:
+    """The trace where one was asked about."""
+    if found.trace is None:
+        return {}
+    from infopt.reports import prefix_trace_report
+
+    return {"prefix_trace": prefix_trace_report.as_dict(found.trace)}
 
 
 def technique_dict(boundary: Boundary) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from infopt.boundaries.image_tokens import with_image_tokens
 from infopt.boundaries.load import Load
@@ -21,6 +22,9 @@ from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import own_constants
 from infopt.studies.scenarios import Request, build
 
+if TYPE_CHECKING:
+    from infopt.studies.prefix_trace import PrefixTrace
+
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
@@ -28,12 +32,14 @@ class Boundaries:
 
     applied      techniques in use (`--with`), as they were named
     assumptions  what was filled in
+    trace        a trace through the prefix cache, where one was asked about (`--trace`)
     """
 
     situation: Situation
     applied: tuple[str, ...]
     techniques: tuple[Boundary, ...]
     assumptions: tuple[Caveat, ...]
+    trace: "PrefixTrace | None" = None
 
 
 def boundaries(
@@ -49,14 +55,26 @@ def boundaries(
 
     Errors: InfoptError for a placement no engine runs, an unknown technique, one that cannot be combined.
     """
+    situation, assumptions = situated(model, hardware, request, load, curve, applied)
+    asked = only or [t for t in techniques() if t.id not in situation.used]
+    found = sorted((bounded(t, situation) for t in asked), key=rank)
+    return Boundaries(situation, tuple(applied), tuple(found), assumptions)
+
+
+def situated(
+    model: ModelProfile,
+    hardware: HardwareChoice,
+    request: Request,
+    load: Load,
+    curve: Curve = (),
+    applied: Sequence[str] = (),
+) -> tuple[Situation, tuple[Caveat, ...]]:
+    """The situation that techniques are judged in, those in use included, and what was filled in."""
     built = build(model, hardware, request)
     scenario = with_image_tokens(built.scenario, load.image_tokens) if load.image_tokens else built.scenario
     scenario.check()
     start = Situation(scenario, load, own_constants(scenario, request), curve)
-    situation = with_techniques(start, applied)
-    asked = only or [t for t in techniques() if t.id not in situation.used]
-    found = sorted((bounded(t, situation) for t in asked), key=rank)
-    return Boundaries(situation, tuple(applied), tuple(found), built.assumptions)
+    return with_techniques(start, applied), built.assumptions
 
 
 def with_techniques(situation: Situation, applied: Sequence[str]) -> Situation:

@@ -1,0 +1,177 @@
+"""How soon blocks come back, and what an LRU cache finds if that is all that is known: no stack, only gaps.
+
+    gap        requests from one use of a block to the next               c uses of a block have c - 1 gaps
+    kept(T)    = 1 - (1 - T / N)^c                                        a block of c uses among the last T requests
+    shuffled   sum of kept(T) = C,   hits = sum of (c - 1) kept(T)        the N requests in any order (Che)
+    by gaps    F(T) = C,             hits = number of gaps <= T           in the order they have (working set)
+    F(T)       = M - [sum max(f - T, 0) + sum max(l - T, 0) + sum max(g - T, 0)] / (N - T + 1)
+    soonness   = sum of gaps / sum of (c - 1) (N + 1) / (c + 1)           1 in random order, less where uses cluster
+N requests, M distinct blocks, C blocks of the cache, T the requests it remembers; f requests up to a block's first use,
+l from its last use to the end, g gaps; F(T) mean distinct blocks of T requests in a row.
+The first is Che's approximation (doi:10.1109/JSAC.2002.801752) of a trace whose requests are independent: uses of a
+block lie anywhere, so of c uses c - 1 find one within T with kept(T). It holds where the order does not matter, which
+`soonness` tells. The second keeps the gaps as they are and needs the trace only to be steady (Denning, Schwartz 1972,
+doi:10.1145/361268.361281; Xiang, Ding, Luo, Bao 2013, doi:10.1145/2451116.2451153). Prompts that begin alike cost
+neither anything: whoever asks for a block asks for all before it, so those were used no longer ago.
+Ignored: T is one number, though requests differ in length; it is poor where a cache holds a few requests only.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from infopt.frozen import dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Values and how often each occurred, rising."""
+
+    values: "NDArray[np.float64]"
+    counts: "NDArray[np.float64]"
+
+    def beyond(self, limit: float) -> float:
+        """Sum of what values exceed a limit by."""
+        import numpy as np
+
+        return float(self.counts @ np.maximum(self.values - limit, 0.0))
+
+    def within(self, limit: float) -> float:
+        """How many are at most so much; between two whole numbers as many as lie on a straight line."""
+        import numpy as np
+
+        return float(self.counts @ np.clip(limit - self.values + 1, 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseGaps:
+    """Uses of blocks over a trace.
+
+    requests, asked_blocks, distinct_blocks  of it
+    uses    of a block, over blocks
+    gaps    between uses
+    edges   requests up to a block's first use, and from its last
+    """
+
+    requests: float
+    asked_blocks: int
+    distinct_blocks: int
+    uses: Tally
+    gaps: Tally
+    edges: Tally
+
+    @property
+    def soonness_ratio(self) -> float | None:
+        """Mean gap over that in random order; None where nothing is used twice."""
+        again, n = self.uses.values - 1, self.requests
+        random = float(self.uses.counts @ (again * (n + 1) / (self.uses.values + 1)))
+        return float(self.gaps.values @ self.gaps.counts) / random if random else None
+
+    def shuffled_hit_share(self, capacity_blocks: float) -> float:
+        """Blocks found over blocks asked for, the requests in random order (Che)."""
+        remembered = self.remembered_share(capacity_blocks)
+        found = self.uses.counts @ ((self.uses.values - 1) * self._kept(remembered))
+        return float(found) / self.asked_blocks if self.asked_blocks else 0.0
+
+    def remembered_share(self, capacity_blocks: float) -> float:
+        """T / N of requests in random order."""
+        if capacity_blocks >= self.distinct_blocks:
+            return 1.0
+        return _root(lambda part: float(self.uses.counts @ self._kept(part)), max(0.0, capacity_blocks), 1.0)
+
+    def _kept(self, part: float) -> "NDArray[np.float64]":
+        kept: NDArray[np.float64] = 1 - (1 - part) ** self.uses.values
+        return kept
+
+    def steady_hit_share(self, capacity_blocks: float) -> float:
+        """Blocks found over blocks asked for, by the gaps as they are."""
+        found = self.gaps.within(self.remembered_requests(capacity_blocks))
+        return found / self.asked_blocks if self.asked_blocks else 0.0
+
+    def remembered_requests(self, capacity_blocks: float) -> float:
+        """T of requests in the order they have."""
+        if capacity_blocks >= self.distinct_blocks:
+            return self.requests
+        return _root(self.footprint_blocks, max(0.0, capacity_blocks), self.requests)
+
+    def footprint_blocks(self, requests: float) -> float:
+        """F(T): mean distinct blocks of so many requests in a row."""
+        missed = self.gaps.beyond(requests) + self.edges.beyond(requests)
+        return self.distinct_blocks - missed / (self.requests - requests + 1)
+
+
+def _root(rising: Callable[[float], float], wanted: float, high: float) -> float:
+    """Where a rising function takes a value, between 0 and `high`."""
+    low = 0.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if rising(middle) < wanted:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+class GapCounter:
+    """Counts uses request by request; memory grows with the distinct blocks."""
+
+    def __init__(self) -> None:
+        # Of each block: request of its first use, of its last, uses.
+        self.blocks: dict[Hashable, tuple[int, int, int]] = {}
+        self.gaps: Counter[int] = Counter()
+        self.requests = self.asked = 0
+
+    def request(self, blocks: Sequence[Hashable]) -> None:
+        """The next request."""
+        self.requests += 1
+        self.asked += len(blocks)
+        for block in blocks:
+            first, last, uses = self.blocks.get(block, (self.requests, 0, 0))
+            if last == self.requests:
+                continue
+            if uses:
+                self.gaps[self.requests - last] += 1
+            self.blocks[block] = first, self.requests, uses + 1
+
+
+def reuse_gaps(counters: Sequence[GapCounter]) -> ReuseGaps:
+    """What was counted, of replicas that share the requests taken together: their blocks and gaps add up."""
+    uses: Counter[int] = Counter()
+    gaps: Counter[int] = Counter()
+    edges: Counter[int] = Counter()
+    for counter in counters:
+        gaps.update(counter.gaps)
+        for first, last, times in counter.blocks.values():
+            uses[times] += 1
+            edges[first] += 1
+            edges[counter.requests - last + 1] += 1
+    return ReuseGaps(
+        requests=sum(counter.requests for counter in counters) / max(1, len(counters)),
+        asked_blocks=sum(counter.asked for counter in counters),
+        distinct_blocks=sum(len(counter.blocks) for counter in counters),
+        uses=_tally(uses),
+        gaps=_tally(gaps),
+        edges=_tally(edges),
+    )
+
+
+def gaps_of(requests: Iterable[Sequence[Hashable]]) -> ReuseGaps:
+    """Of one trace."""
+    counter = GapCounter()
+    for blocks in requests:
+        counter.request(blocks)
+    return reuse_gaps([counter])
+
+
+def _tally(counted: Counter[int]) -> Tally:
+    import numpy as np
+
+    values = np.array(sorted(counted), dtype=np.int64)
+    counts = np.array([counted[int(value)] for value in values], dtype=float)
+    return Tally(values.astype(float), counts)
