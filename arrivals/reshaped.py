@@ -1,0 +1,109 @@
+"""The requests of a source in another shape: all present at once, or only those that are short enough.
+
+    at once   t_i = 0, the source over and over until there are enough requests; blocks of one round are not found by
+              another, for their ids are apart
+    shorter   requests of at most so many tokens, prompt and answer together
+Clients that wait for a while only would all leave, so those present at once wait for ever.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from infopt.arrivals.arrival import Arrival, Source
+from infopt.errors import InfoptError
+from infopt.frozen import dataclass
+
+ROUND_IDS = 2**48  # between the ids of two rounds
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """At least `least_requests` requests of a source, all of them there from the start."""
+
+    source: Source
+    least_requests: int
+
+    @property
+    def users(self) -> int | None:
+        return None
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return self.source.tenants
+
+    @property
+    def prefix_block_tokens(self) -> int:
+        return self.source.prefix_block_tokens
+
+    @property
+    def requests(self) -> int | None:
+        return None
+
+    @property
+    def warmup_s(self) -> float:
+        return 0.0
+
+    @property
+    def warmup_requests(self) -> int:
+        return 0
+
+    def stream(self) -> Iterator[Arrival]:
+        """Whole rounds of the source. Errors: those of the source."""
+        taken = turn = 0
+        while taken < self.least_requests:
+            for one in self.source.stream():
+                prefix = tuple(name + turn * ROUND_IDS for name in one.prefix) if turn else one.prefix
+                yield replace(one, time_s=0.0, prefix=prefix, patience_s=None)
+                taken += 1
+            if not taken:
+                return
+            turn += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shorter:
+    """Requests of a source that an engine accepts."""
+
+    source: Source
+    most_tokens: int
+
+    @property
+    def users(self) -> int | None:
+        return self.source.users
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return self.source.tenants
+
+    @property
+    def prefix_block_tokens(self) -> int:
+        return self.source.prefix_block_tokens
+
+    @property
+    def requests(self) -> int | None:
+        return None
+
+    @property
+    def warmup_s(self) -> float:
+        return self.source.warmup_s
+
+    @property
+    def warmup_requests(self) -> int:
+        return self.source.warmup_requests
+
+    def left_out(self) -> int:
+        """Requests that are too long."""
+        return sum(not self._takes(one) for one in self.source.stream())
+
+    def _takes(self, one: Arrival) -> bool:
+        return one.input_tokens + one.output_tokens <= self.most_tokens
+
+    def stream(self) -> Iterator[Arrival]:
+        """The others. Errors: InfoptError where none is left, and those of the source."""
+        taken = False
+        for one in self.source.stream():
+            if self._takes(one):
+                taken = True
+                yield one
+        if not taken:
+            raise InfoptError(f"every request is longer than the {self.most_tokens:,} tokens that the engine accepts")

@@ -1,0 +1,235 @@
+"""One simulation of a scenario under traffic, with what is worth knowing beside it.
+
+    plan           of the same scenario: what it costs, and its times at the batch that was simulated
+    fixed point    the batch that Little's law expects at this rate (studies/simulate_bounds.py)
+    saturation     the most requests a second that are served, found with all of them present at once
+    low, high      the same requests where every step is as short, and as long, as its interval allows
+    losses         the deployment before a replica fails, and until it is back
+Every run has the same requests: what differs between two is not chance.
+Sources: simulation/, studies/simulated.py (the setup and its assumptions).
+"""
+
+from dataclasses import dataclass as mutable
+from dataclasses import replace
+
+from infopt.arrivals.arrival import Source
+from infopt.arrivals.reshaped import Shorter
+from infopt.errors import InfoptError, UndeterminedError
+from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers.estimate import Estimate, NoEstimate
+from infopt.ledgers.terms import Caveat
+from infopt.profiles.geometry import ModelProfile
+from infopt.simulation.deployment import simulate
+from infopt.simulation.outcome import Outcome, Rows, Samples
+from infopt.simulation.setup import Batching, Loss, Routing
+from infopt.simulation.summary import Summary, Targets, summary
+from infopt.studies.planning import Plan, own_constants
+from infopt.studies.planning import plan as planned
+from infopt.studies.scenarios import Request
+from infopt.studies.simulate_bounds import FixedPoint, Losses, Saturation, fixed_point, loss_figures, saturation
+from infopt.studies.simulated import Asked, Simulated
+from infopt.studies.simulated import simulated as made_ready
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How it is served beyond what a plan asks; None: the engine's own default, which is said.
+
+    batching .. most_waiting, routing .. losses, seed  as in simulation/setup.py
+    replicas    copies of the plan's deployment, each with its own devices; None: one
+    leave_out   requests that the engine would refuse as too long are left out; else they are an error
+    interval    both ends of the step times' interval are simulated as well
+    saturation  the rate at which it is saturated is sought
+    keep_rows   the simulation keeps a row for each request
+    """
+
+    batching: Batching = "continuous"
+    static_batch: int | None = None
+    static_wait_s: float | None = None
+    chunked: bool | None = None
+    chunk_tokens: int | None = None
+    prefill_first: bool | None = None
+    prefix_caching: bool | None = None
+    watermark_share: float | None = None
+    by_priority: bool = False
+    admission_wait_s: float | None = None
+    most_waiting: int | None = None
+    replicas: int | None = None
+    routing: Routing = "least-loaded"
+    streaming: bool = True
+    aborts: bool = True
+    losses: tuple[Loss, ...] = ()
+    seed: int = 0
+    leave_out: bool = False
+    interval: bool = False
+    saturation: bool = True
+    keep_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is simulated; small, and it can be sent to another process."""
+
+    model: ModelProfile
+    hardware: HardwareChoice
+    request: Request
+    source: Source
+    choices: Choices = Choices()
+    targets: Targets = Targets()
+
+
+@mutable(slots=True)
+class Simulation:
+    """A simulation and what stands beside it.
+
+    plan           of one copy of the deployment
+    ready          what was simulated: scheduler, cache, clock
+    served_per_s   requests that ended in the measured time
+    plan_tpot_s    a plan's TPOT at the batch that was simulated; None where a plan has none
+    left_out       requests that the engine would have refused
+    rows           of the requests, where they were asked for
+    """
+
+    job: Job
+    plan: Plan
+    ready: Simulated
+    summary: Summary
+    samples: Samples
+    served_per_s: float
+    arrivals_end_s: float
+    fixed_point: FixedPoint | None
+    saturation: Saturation | None
+    losses: Losses | None
+    low: Summary | None
+    high: Summary | None
+    plan_tpot_s: float | None
+    left_out: int
+    rows: Rows | None
+    assumptions: tuple[Caveat, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def fixed_point_batch(self) -> float | None:
+        """Mean sequences in a replica by Little's law, chance included where requests come by chance."""
+        return self.fixed_point.batch if self.fixed_point else None
+
+    @property
+    def saturation_per_s(self) -> float | None:
+        return self.saturation.rate_per_s if self.saturation else None
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Of all copies; None where no price is known."""
+        return self.plan.cost.usd_per_hour * (self.job.choices.replicas or 1) if self.plan.cost else None
+
+    @property
+    def gpus(self) -> int:
+        return self.plan.scenario.gpus * (self.job.choices.replicas or 1)
+
+
+class DoesNotFitError(InfoptError):
+    """The deployment cannot start, so there is nothing to simulate."""
+
+    exit_status = 1
+
+
+def simulated(job: Job) -> Simulation:
+    """The simulation of a job.
+
+    Errors: InfoptError for traffic that makes no sense, or a request that no replica could ever serve; DoesNotFitError
+    where the deployment does not start; UndeterminedError where a plan has no estimate, for the same reason.
+    """
+    plan = planned(job.model, job.hardware, job.request)
+    ready = ready_of(job, plan)
+    source, left_out = job.source, 0
+    if job.choices.leave_out:
+        source = Shorter(source, ready.setup.max_tokens)
+    outcome = simulate(source, ready.setup)
+    if isinstance(source, Shorter):
+        left_out = source.left_out()
+    found = summary(outcome, job.targets)
+    low, high = _ends(job, source, ready, found)
+    window = outcome.window
+    bounds = saturation(source, ready.setup) if job.choices.saturation else None
+    return Simulation(
+        job=job,
+        plan=plan,
+        ready=ready,
+        summary=found,
+        samples=outcome.samples,
+        served_per_s=window.ended / window.time_s if window.time_s else 0.0,
+        arrivals_end_s=outcome.arrivals_end_s,
+        fixed_point=None if found.saturated else fixed_point(outcome, ready.setup),
+        saturation=bounds,
+        losses=loss_figures(outcome, ready.setup.losses, job.targets) if ready.setup.losses else None,
+        low=low,
+        high=high,
+        plan_tpot_s=_plan_tpot_s(job, found.effective_batch),
+        left_out=left_out,
+        rows=outcome.rows if job.choices.keep_rows else None,
+        assumptions=(*plan.assumptions, *ready.assumptions),
+        notes=tuple(_notes(outcome, found, plan)),
+    )
+
+
+def ready_of(job: Job, plan: Plan) -> Simulated:
+    """The setup of a job. Errors as of `simulated`."""
+    c = job.choices
+    asked = Asked(
+        max_tokens=job.request.context_tokens,
+        chunk_tokens=c.chunk_tokens,
+        chunked=c.chunked,
+        prefill_first=c.prefill_first,
+        prefix_caching=c.prefix_caching,
+        watermark_share=c.watermark_share,
+        batching=c.batching,
+        static_batch=c.static_batch,
+        static_wait_s=c.static_wait_s,
+        by_priority=c.by_priority,
+        admission_wait_s=c.admission_wait_s,
+        most_waiting=c.most_waiting,
+        routing=c.routing,
+        streaming=c.streaming,
+        aborts=c.aborts,
+        losses=c.losses,
+        seed=c.seed,
+    )
+    ready = made_ready(plan.scenario, asked, own_constants(plan.scenario, job.request))
+    if isinstance(ready, NoEstimate):
+        if plan.memory.fits is False:
+            remedies = "; ".join(remedy.text for remedy in plan.remedies)
+            raise DoesNotFitError(f"{ready.reason}{f'; it would with {remedies}' if remedies else ''}")
+        raise UndeterminedError(f"no simulation, for there is no step time: {ready.reason}")
+    copies = c.replicas or 1
+    return replace(ready, setup=replace(ready.setup, replicas=ready.setup.replicas * copies))
+
+
+def _ends(job: Job, source: Source, ready: Simulated, found: Summary) -> tuple[Summary | None, Summary | None]:
+    """The same requests with the shortest and the longest steps."""
+    if not job.choices.interval:
+        return None, None
+    low, high = (summary(simulate(source, setup), job.targets) for setup in ready.ends(max(1, round(found.step_batch))))
+    return low, high
+
+
+def _plan_tpot_s(job: Job, batch: float) -> float | None:
+    """What `plan` expects of a token in a batch as large, of requests of the request's lengths."""
+    at_batch = replace(job.request, batch=max(1, round(batch)) * job.request.dp)
+    expected = planned(job.model, job.hardware, at_batch).estimate
+    return expected.tpot_s if isinstance(expected, Estimate) else None
+
+
+# A measured time shorter than so many answers is mostly beginning and end.
+FEW_STAYS = 5.0
+
+
+def _notes(outcome: Outcome, found: Summary, plan: Plan) -> list[str]:
+    """What a reader should know before believing the figures."""
+    said = []
+    e2e = found.e2e_s
+    if not outcome.closed and e2e is not None and found.measured_s < FEW_STAYS * e2e.mean:
+        said.append("the measured time is only a few answers long: more --requests")
+    if plan.memory.fits and plan.memory.unknown:
+        said.append(f"memory that is not known: {', '.join(plan.memory.unknown)}")
+    return said

@@ -1,0 +1,253 @@
+"""What stands beside a simulation: the batch of Little's law, the most that is served, replicas that fail.
+
+    fixed point  B = rate x residence(max(1, B));  with chance  B = rate x residence(1 + B)       (ledgers/queueing.py)
+    residence(B) = B prompt + (OSL - 1 + steps of the prompt) decode(B, context)
+    saturation   = requests ended / time, between the first tenth of them and the moment the last is let in, where
+                   enough of them are present at once that the deployment is never short of work
+rate  requests/s of one replica;  prompt  seconds its chunks add to steps, mean over requests;  decode  the clock's step;
+context  of resident sequences at a random moment, length-biased.
+A request that comes by chance meets B others beside itself; one that comes on time, or of a closed loop, is one of B.
+Ignored in the fixed point: that steps between whole numbers of sequences are not straight, waiting, preemptions.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
+
+from infopt.arrivals.arrival import Source
+from infopt.arrivals.reshaped import AtOnce
+from infopt.frozen import dataclass
+from infopt.ledgers.queueing import held_tokens
+from infopt.simulation.deployment import simulate
+from infopt.simulation.outcome import DONE, Outcome
+from infopt.simulation.setup import Clock, Loss, Setup
+from infopt.simulation.summary import Targets, Times
+
+# Requests that the mean prompt is taken of.
+MOST_PROMPTS = 2000
+# Rounds of a full deployment that its throughput is taken of.
+ROUNDS = 5.0
+FIRST_SHARE = 0.1
+RELATIVE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """Mean sequences in a replica; None above saturation.
+
+    calm    where a request is one of the batch;  chance  where it meets the batch beside itself
+    by_chance  which of them this traffic is like
+    """
+
+    calm: float | None
+    chance: float | None
+    by_chance: bool
+
+    @property
+    def batch(self) -> float | None:
+        return self.chance if self.by_chance else self.calm
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """The most that is served.
+
+    batch     mean sequences in a replica then
+    requests  that were present at once;  ended  of them, in the time that counts
+    """
+
+    rate_per_s: float
+    output_tokens_per_s: float
+    batch: float
+    requests: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Requests sent in a part of the time; shares of them, and what was done per second of it."""
+
+    name: str
+    time_s: float
+    requests: int
+    completed_per_s: float
+    good_share: float | None
+    ttft_s: Times | None
+    tpot_s: Times | None
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """All replicas alive, and at least one of them down."""
+
+    before: Phase | None
+    during: Phase | None
+
+
+def fixed_point(outcome: Outcome, setup: Setup) -> FixedPoint | None:
+    """The batch that the measured rate keeps resident; None where nothing was measured."""
+    window = outcome.window
+    if not window.time_s or not window.arrived or setup.scheduler.batching == "static":
+        return None
+    rate_per_s = window.arrived / (window.alive_s or window.time_s)
+    residence_s = _residence_s(outcome, setup)
+    most = float(setup.scheduler.max_num_seqs)
+    calm = _smallest(lambda batch: rate_per_s * residence_s(max(1.0, batch)), most)
+    chance = _smallest(lambda batch: rate_per_s * residence_s(1.0 + batch), most)
+    return FixedPoint(calm, chance, by_chance=not outcome.closed)
+
+
+def _residence_s(outcome: Outcome, setup: Setup) -> Callable[[float], float]:
+    """Seconds that a mean request of this run stays in a replica with so many."""
+    import numpy as np
+
+    rows, clock = outcome.rows, setup.clock
+    outputs = np.asarray(rows.output_tokens, dtype=float)
+    inputs, found = (np.asarray(column, dtype=np.int64) for column in (rows.input_tokens, rows.found_tokens))
+    chosen = np.linspace(0, len(inputs) - 1, min(len(inputs), MOST_PROMPTS)).astype(int)
+    most = setup.scheduler.max_num_batched_tokens if setup.scheduler.chunked else 2**62
+    step_tokens = min(setup.scheduler.chunk_tokens or most, most)
+    prompts = [_prompt(clock, int(inputs[at]), int(found[at]), step_tokens) for at in chosen]
+    prompt_s = sum(seconds for seconds, _ in prompts) / len(prompts)
+    steps = sum(pieces for _, pieces in prompts) / len(prompts)
+    answer = float(outputs.mean())
+    spread_ratio = float(outputs.std()) / answer if answer else 0.0
+    context_tokens = held_tokens(float(np.average(inputs, weights=outputs)), answer, spread_ratio)
+
+    def residence_s(batch: float) -> float:
+        return batch * prompt_s + (max(0.0, answer - 1) + steps) * _decode_s(clock, batch, context_tokens)
+
+    return residence_s
+
+
+def _decode_s(clock: Clock, batch: float, context_tokens: float) -> float:
+    """A step between whole numbers of sequences."""
+    low = max(1, math.floor(batch))
+    part = max(0.0, batch - low)
+    low_s, high_s = clock.decode_s(low, context_tokens), clock.decode_s(low + 1, context_tokens)
+    return low_s + part * (high_s - low_s)
+
+
+def _prompt(clock: Clock, input_tokens: int, found_tokens: int, step_tokens: int) -> tuple[float, int]:
+    """Seconds that a prompt adds to steps, and in how many."""
+    starts = range(found_tokens, input_tokens, step_tokens)
+    return sum(clock.chunk_s(min(step_tokens, input_tokens - at), at) for at in starts), len(starts)
+
+
+def _smallest(wanted: Callable[[float], float], most: float) -> float | None:
+    """The smallest B with wanted(B) <= B, up to `most`."""
+    before = 0.0
+    for place in accumulate([0.5] + [1.25] * 200, lambda a, b: a * b):
+        place = min(place, most)
+        if wanted(place) <= place:
+            low, high = before, place
+            while high - low > RELATIVE * high:
+                middle = (low + high) / 2
+                low, high = (low, middle) if wanted(middle) <= middle else (middle, high)
+            return high
+        if place == most:
+            return None
+        before = place
+    return None
+
+
+def saturation(source: Source, setup: Setup) -> Saturation | None:
+    """The most requests a second that this setup serves of such requests, with nobody short of work and none lost."""
+    rules = setup.scheduler
+    calm = replace(rules, by_priority=False, admission_wait_s=None, most_waiting=None, static_wait_s=None)
+    whole = replace(setup, scheduler=calm, losses=())
+    seats = rules.static_batch if rules.batching == "static" else rules.max_num_seqs
+    resident = setup.replicas * min(seats, _sequences(source, setup))
+    flood = AtOnce(source, math.ceil(ROUNDS * resident))
+    outcome = simulate(flood, whole)
+    samples = outcome.samples
+    waiting = [at for at, number in enumerate(samples.waiting) if number > 0]
+    if not waiting:
+        return None
+    last = waiting[-1]
+    total = len(outcome.rows)
+    first = next((at for at, ended in enumerate(samples.ended) if ended >= FIRST_SHARE * total), last)
+    if first >= last:
+        first = 0
+    time_s = samples.time_s[last] - samples.time_s[first]
+    ended = samples.ended[last] - samples.ended[first]
+    if ended <= 0 or time_s <= 0:
+        return None
+    between = samples.running[first : last + 1]
+    tokens = samples.output_tokens[last] - samples.output_tokens[first]
+    return Saturation(
+        rate_per_s=ended / time_s,
+        output_tokens_per_s=tokens / time_s,
+        batch=sum(between) / len(between) / setup.replicas,
+        requests=total,
+        ended=ended,
+    )
+
+
+def _sequences(source: Source, setup: Setup) -> float:
+    """Mean requests that the cache of a replica holds."""
+    total = number = 0
+    for one in source.stream():
+        total += setup.cache.units(one.input_tokens + one.output_tokens - 1)
+        number += 1
+        if number >= MOST_PROMPTS:
+            break
+    return max(1.0, setup.cache.capacity * number / total) if total else math.inf
+
+
+def loss_figures(outcome: Outcome, losses: tuple[Loss, ...], targets: Targets) -> Losses:
+    """Requests that were sent while all replicas were alive, and while one was down."""
+    import numpy as np
+
+    sent_s = np.frombuffer(outcome.rows.sent_s)
+    end_s = outcome.arrivals_end_s
+    downs = [(one.time_s, end_s if one.down_s is None else min(end_s, one.time_s + one.down_s)) for one in losses]
+    during = np.zeros(len(sent_s), dtype=bool)
+    for from_s, to_s in downs:
+        during |= (sent_s >= from_s) & (sent_s <= to_s)
+    start_s = min(from_s for from_s, _ in downs)
+    before = (sent_s >= outcome.from_s) & (sent_s < start_s)
+    return Losses(
+        _phase("before", outcome, before, start_s - outcome.from_s, targets),
+        _phase("during", outcome, during, _covered_s(downs), targets),
+    )
+
+
+def _covered_s(spans: list[tuple[float, float]]) -> float:
+    """Seconds that lie in any of the spans."""
+    covered, reached = 0.0, -math.inf
+    for from_s, to_s in sorted(spans):
+        covered += max(0.0, to_s - max(from_s, reached))
+        reached = max(reached, to_s)
+    return covered
+
+
+def _phase(name: str, outcome: Outcome, chosen: "object", time_s: float, targets: Targets) -> Phase | None:
+    import numpy as np
+
+    mask = np.asarray(chosen, dtype=bool)
+    requests = int(mask.sum())
+    if not requests or time_s <= 0:
+        return None
+    rows = outcome.rows
+    done = (np.asarray(rows.end, dtype=int) == DONE) & mask
+    good, times = done.copy(), []
+    for column, target_s in ((rows.ttft_s, targets.ttft_s), (rows.tpot_s, targets.tpot_s), (rows.e2e_s, targets.e2e_s)):
+        seconds = np.asarray(column, dtype=float)
+        if target_s is not None:
+            good &= ~(seconds > target_s)
+        times.append(_times(seconds[done]))
+    share = int(good.sum()) / requests if targets.given else None
+    return Phase(name, time_s, requests, int(done.sum()) / time_s, share, times[0], times[1])
+
+
+def _times(seconds: "object") -> Times | None:
+    import numpy as np
+
+    kept = np.asarray(seconds, dtype=float)
+    kept = kept[~np.isnan(kept)]
+    if not len(kept):
+        return None
+    p50, p90, p99 = np.percentile(kept, (50, 90, 99)).tolist()
+    return Times(float(kept.mean()), p50, p90, p99, float(kept.max()))
