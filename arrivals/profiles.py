@@ -1,7 +1,8 @@
 """Named workload profiles: lengths, shared prefix, how requests come, and the latency that is wanted, as data.
 
 Every figure carries its source and its kind: measured (of a published trace or data set), asked (what a benchmark
-demands, no service was seen to), assumed (plausible, nobody published it). A profile says nothing of how many requests come: that is the user's.
+demands, no service was seen to), assumed (plausible, nobody published it). A profile says nothing of how many requests
+come: that is the user's.
 """
 
 from functools import cache

@@ -142,8 +142,8 @@ class Synthetic:
     period_s, peak_ratio of a periodic one: peak over mean rate, 1 to 2
     users, think_s       closed: so many at once; the process (not periodic) says how gaps of mean think_s spread, and
                          rate_per_s is not used
-    warmup               None: the first tenth is not measured, in seconds (`warmup_s`) where the process is open, in
-                         requests (`warmup_requests`) where it is closed; a number: so many seconds
+    given_warmup_s       not measured; None: the first tenth, in seconds (`warmup_s`) where the process is open, in
+                         requests (`warmup_requests`) where it is closed
     """
 
     inputs: Lengths
@@ -227,14 +227,13 @@ def _arrivals(source: Synthetic) -> Iterator[Arrival]:
     prefix_random = generator(source.seed, PREFIXES)
     popularity = source.shared.popularity() if source.shared else np.empty(0)
     for times in _times(source):
-        if source.duration_s is not None and source.users is None:
-            times = times[times < source.duration_s]
-        if not len(times):
+        within = times[times < source.duration_s] if source.duration_s is not None and source.users is None else times
+        inputs = source.inputs.draw(inputs_random, len(within))
+        outputs = source.outputs.draw(outputs_random, len(within))
+        shared = source.shared.draw(prefix_random, popularity, inputs) if source.shared else [()] * len(within)
+        yield from map(Arrival, within.tolist(), inputs.tolist(), outputs.tolist(), shared)
+        if len(within) < len(times):
             return
-        inputs = source.inputs.draw(inputs_random, len(times))
-        outputs = source.outputs.draw(outputs_random, len(times))
-        shared = source.shared.draw(prefix_random, popularity, inputs) if source.shared else [()] * len(times)
-        yield from map(Arrival, times.tolist(), inputs.tolist(), outputs.tolist(), shared)
 
 
 def _times(source: Synthetic) -> "Iterator[NDArray[np.float64]]":
@@ -251,17 +250,12 @@ def _times(source: Synthetic) -> "Iterator[NDArray[np.float64]]":
             yield np.arange(first, first + CHUNK_REQUESTS) / source.rate_per_s
     thin = source.process == "periodic"
     gaps = _gaps(source, mean_s / source.peak_ratio if thin else mean_s)
-    kept, now_s, first_s = generator(source.seed, THINNING), 0.0, None
+    kept, now_s = generator(source.seed, THINNING), 0.0
+    yield np.zeros(1)
     while True:
         times = now_s + np.cumsum(gaps(CHUNK_REQUESTS))
         now_s = float(times[-1])
-        if thin:
-            times = times[kept.random(CHUNK_REQUESTS) * source.peak_ratio < _relative_rate(source, times)]
-        if not len(times):
-            continue
-        if first_s is None:
-            first_s = float(times[0])
-        yield times - first_s
+        yield times[kept.random(CHUNK_REQUESTS) * source.peak_ratio < _relative_rate(source, times)] if thin else times
 
 
 def _relative_rate(source: Synthetic, times: "NDArray[np.float64]") -> "NDArray[np.float64]":

@@ -100,7 +100,7 @@ def find_form(columns: Sequence[str], where: str) -> Form:
             close = nearest(name, form.known, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise InfoptError(
-                f"{where}: unknown column {name!r} in a trace of the form {form.id} "
+                f"{where}: unknown column {name[:40]!r} in a trace of the form {form.id} "
                 f"({', '.join(form.known)}){hint or ': remove it'}"
             )
     return form
@@ -111,5 +111,5 @@ def _unknown(have: set[str], where: str) -> InfoptError:
         if have.issuperset(refused.columns):
             return InfoptError(f"{where}: a trace with {', '.join(refused.columns)} cannot be replayed: {refused.why}")
     sets = "; ".join(f"{','.join(form.needed)} ({form.id})" for form in _read().forms)
-    shown = ", ".join(sorted(have)[:8]) or "none"
+    shown = ", ".join(name if name.isprintable() else repr(name) for name in sorted(have)[:8]) or "none"
     return InfoptError(f"{where}: no trace is known with the columns {shown[:200]}; known: {sets}")

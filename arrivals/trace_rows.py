@@ -5,7 +5,7 @@ what is only spelled differently ("374.0") and names what is wrong. Times are in
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -34,7 +34,8 @@ class Checks:
     def fail(self, column: str, value: object, why: str) -> NoReturn:
         shown = value if isinstance(value, str) else repr(value)
         shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "..."
-        raise InfoptError(f"{self.path}: line {self.line}: {column} {shown!r}: {why}")
+        named = column if column.isprintable() else repr(column)
+        raise InfoptError(f"{self.path}: line {self.line}: {named[:SHOWN]} {shown!r}: {why}")
 
     def number(self, column: str, value: Any) -> float:
         """A finite number; text only where the cell came from CSV, in which everything is text."""
@@ -120,20 +121,18 @@ def _in_order(checks: Checks, time_s: float, last_s: float, value: Any) -> float
 
 
 def _from_json(checks: Checks, file: IO[str]) -> Iterator[Row]:
-    form, last_s = checks.form, 0.0
-    known, least_output = set(form.known), 0 if form.failed else 1
+    form, last_s, columns = checks.form, 0.0, None
+    least_output = 0 if form.failed else 1
     blocks = form.prefix.column if form.prefix else ""
+    numbers = [form.input, form.output, *([] if form.time.unit == "date" else [form.time.column])]
     for line, row in json_rows(checks.path, file):
         checks.line = line
-        if not known.issuperset(row):
-            name = next(name for name in row if name not in known)
-            checks.fail(name, row[name], f"is an unknown column; a trace of the form {form.id} has {', '.join(known)}")
-        for name in form.needed:
-            if row.get(name) is None:
-                checks.fail(name, "", "is missing")
-        for name, value in row.items():
-            if isinstance(value, str) and name in (form.input, form.output, form.time.column) and name != _dated(form):
-                checks.fail(name, value, "is text, not a number")
+        columns = row.keys() if columns is None else columns
+        if row.keys() != columns or None in row.values():
+            _uneven(checks, row, columns)
+        for name in numbers:
+            if isinstance(row[name], str):
+                checks.fail(name, row[name], "is text, not a number")
         last_s = _in_order(checks, checks.time_s(row[form.time.column]), last_s, row[form.time.column])
         input_tokens = checks.tokens(form.input, row[form.input], least=1)
         output_tokens = checks.tokens(form.output, row[form.output], least=least_output)
@@ -141,8 +140,16 @@ def _from_json(checks: Checks, file: IO[str]) -> Iterator[Row]:
         yield last_s, input_tokens, output_tokens, ids, _tenant(checks, row), _priority(checks, row)
 
 
-def _dated(form: Form) -> str:
-    return form.time.column if form.time.unit == "date" else ""
+def _uneven(checks: Checks, row: dict[str, Any], columns: Collection[str]) -> NoReturn:
+    """What a line lacks, or has beside the columns of the first line."""
+    for name, value in row.items():
+        if name not in checks.form.known:
+            checks.fail(
+                name, value, f"is an unknown column; the form {checks.form.id} has {', '.join(checks.form.known)}"
+            )
+        if name not in columns:
+            checks.fail(name, value, "is not in the first line: every line has the same columns")
+    checks.fail(next(name for name in columns if row.get(name) is None), "", "is missing")
 
 
 def _tenant(checks: Checks, row: dict[str, Any]) -> str:

@@ -78,8 +78,8 @@ class Trace:
 
 
 def _stream(trace: Trace, skipped: Skipped) -> Iterator[Arrival]:
-    form, tenant_at = form_named(trace.form), {name: index for index, name in enumerate(trace.tenants)}
-    tenant_at[""] = 0
+    form = form_named(trace.form)
+    tenant_at = {name: index for index, name in enumerate(trace.tenants)} | {"": 0}  # "": the file names no tenants
     end_s = float("inf") if trace.duration_s is None else trace.start_s + trace.duration_s
     most = float("inf") if trace.most_requests is None else trace.most_requests
     file_first_s: float | None = None
