@@ -1,0 +1,134 @@
+"""Many simulations on a dask cluster that the user runs: jobs out, results back, in order.
+
+A job whose worker is lost is given to another (by dask, up to `distributed.scheduler.allowed-failures` times, 3). Every
+worker must have the same infopt, Python and NumPy, or results would depend on who computed them. Nothing is started
+and nobody but the scheduler named is spoken to.
+"""
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from infopt import __version__
+from infopt.errors import InfoptError, MissingExtraError
+from infopt.studies.simulate_many import DIED, Failed, attempt, unforeseen
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+REACHED_S = 10.0  # a scheduler that has not answered by then is not there
+ALONE_S = 30.0  # a cluster without workers for so long has been given up
+GONE = "no worker is left there; run this one again"
+RETRIES = 2  # of what is no fault of the job: a worker that could not read it
+
+
+def on_cluster(work: Callable[[J], R], jobs: Sequence[J], address: str) -> list[R | Failed]:
+    """`work` of every job by the workers of the scheduler at this address; errors stay with their jobs.
+
+    Errors: InfoptError where nobody answers, no worker is there or stays, or one has other versions.
+    """
+    with _connected(address) as client:
+        own = versions()
+        _check_workers(client, address, own)
+        return _gathered(client, address, work, jobs, own)
+
+
+def versions() -> dict[str, str]:
+    """What must be equal for results to be."""
+    import distributed
+    import numpy as np
+
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"infopt": __version__, "Python": python, "NumPy": np.__version__, "distributed": distributed.__version__}
+
+
+def _connected(address: str) -> "Client":
+    import warnings
+
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("--scheduler", "cluster") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # versions that differ: said below, in one line
+            return Client(address, timeout=REACHED_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InfoptError(
+            f"--scheduler {address}: no dask scheduler answers there; start one with `dask scheduler` and give "
+            "its address, tcp://host:8786"
+        ) from error
+
+
+def _check_workers(client: "Client", address: str, own: dict[str, str]) -> None:
+    """Refuse a cluster without workers, or with one that would compute something else."""
+    try:
+        client.wait_for_workers(1, timeout=ALONE_S)
+    except TimeoutError as error:
+        raise InfoptError(
+            f"--scheduler {address}: it has no workers; start some with `dask worker {address} --nthreads 1`"
+        ) from error
+    for worker, theirs in sorted(client.run(versions, on_error="return").items()):
+        if isinstance(theirs, Exception):
+            text = " ".join(str(theirs).split())
+            raise InfoptError(f"worker {worker}: infopt {__version__} does not run there ({text}): install it there")
+        if difference := differing(own, theirs):
+            raise InfoptError(f"worker {worker}: {difference}: install the same there")
+
+
+def differing(own: dict[str, str], theirs: dict[str, str]) -> str:
+    """What differs, in words; nothing where nothing does."""
+    return ", ".join(
+        f"{name} {theirs.get(name)} there and {version} here"
+        for name, version in own.items()
+        if theirs.get(name) != version
+    )
+
+
+def checked(work: Callable[[J], R], job: J, asked: dict[str, str]) -> R | Failed:
+    """On a worker, also one that came later: the job, if it would give the same result as elsewhere."""
+    difference = differing(versions(), asked)
+    return Failed(f"a worker that came later differs: {difference}") if difference else attempt(work, job)
+
+
+def _gathered(
+    client: "Client", address: str, work: Callable[[J], R], jobs: Sequence[J], own: dict[str, str]
+) -> list[R | Failed]:
+    from queue import Empty, SimpleQueue
+
+    ended: SimpleQueue[Future] = SimpleQueue()
+    left: dict[Future, int] = {}
+    for index, job in enumerate(jobs):
+        future = client.submit(checked, work, job, own, pure=False, retries=RETRIES)
+        left[future] = index
+        future.add_done_callback(ended.put)
+    found: dict[int, R | Failed] = {}
+    while left:
+        try:
+            future = ended.get(timeout=ALONE_S)
+        except Empty:
+            if _works(client):
+                continue
+            found |= dict.fromkeys(left.values(), Failed(f"--scheduler {address}: {GONE}"))
+            break
+        found[left.pop(future)] = _result(future, address)
+    return [found[index] for index in range(len(jobs))]
+
+
+def _result(future: "Future", address: str) -> Any:
+    from distributed.scheduler import KilledWorker
+
+    if future.status not in ("finished", "error"):
+        return Failed(f"--scheduler {address}: {GONE}")
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return Failed(DIED)
+    return future.result() if error is None else unforeseen(error)
+
+
+def _works(client: "Client") -> bool:
+    """Whether there is a worker to wait for."""
+    return client.status == "running" and bool(client.scheduler_info()["workers"])
