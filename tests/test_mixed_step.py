@@ -134,6 +134,31 @@ def test_a_step_of_prompts_reads_the_weights(name: str) -> None:
     assert prompt_step_s(m, 8) >= prompt_step_s(m, 1)
 
 
+def test_more_prompts_cost_what_requests_cost() -> None:
+    m = step("dense")
+    request_s = m.clock.constants.request_s
+    assert prompt_step_s(m, 8) - prompt_step_s(m, 1) == pytest.approx(7 * request_s, rel=1e-9)
+    assert request_s > 0
+
+
+def test_by_own_steps_a_plan_and_a_chunk_mean_the_same_work() -> None:
+    """Attention may run in another format than matrices: what it takes is the first token's, for those who wait too."""
+    s, known = scenario("dense"), clock_of("dense")
+    f = known.constants.first_token
+    assert f is not None
+    alone = f.model_copy(
+        update={"steps": 0.0, "kernel_s": 6e-6, "prefill_ratio": 2.0, "attention_ratio": 1.2, "token_s": 0.0}
+    )
+    own = {"of_device": True, "prefill_ratio": 2.0, "prefill_token_s": 0.0, "kernel_s": 6e-6, "first_token": alone}
+    constants = known.constants.model_copy(update=own)
+    m = mixed_step(s, replace(known, constants=constants), STEP_TOKENS)
+    for cached_tokens in (0, 5000):
+        work_s = prompt_work_s(m.clock.shape, constants, cached_tokens + 1000, cached_tokens)
+        assert chunk_step_s(m, 1000, cached_tokens) == pytest.approx(work_s)
+    assert prompt_step_s(m, 3) == prompt_step_s(m, 1)
+    assert first_token_delay_s(m, 1000, 0) == pytest.approx(0.0, abs=1e-12)
+
+
 def test_local_engines_read_the_weights_under_the_products_of_a_prompt() -> None:
     """A step alone takes kernels and the longer of weights and products: a short piece adds nothing to the weights."""
     m = step("llama.cpp")

@@ -125,6 +125,14 @@ def test_a_floor_that_crosses_the_step_is_no_line() -> None:
     ]
     assert fast.decode_s(8, 100.0) > floors[0]
     assert fast.decode_s(8, 100_000.0) == pytest.approx(floors[1])
+    assert EstimateClock(fast.mixed, 0.5).decode_s(8, 100_000.0) == pytest.approx(floors[1])
+    assert EstimateClock(fast.mixed, 1.3).decode_s(8, 100_000.0) == pytest.approx(1.3 * floors[1])
+
+
+@pytest.mark.parametrize("name", sorted(PLACES))
+def test_prompts_have_a_form_where_attention_has_one(name: str) -> None:
+    """Else every new length asks the ledger."""
+    assert hasattr(ticking(name)._piece, "cache_info") == (name in ("windows", "sparse"))
 
 
 def test_a_fixed_clock() -> None:
