@@ -70,7 +70,7 @@ class Clients:
 
     @property
     def warmup_requests(self) -> int:
-        return int(getattr(self.source, "warmup_requests", 0))
+        return self.source.warmup_requests
 
     def check(self) -> None:
         """Refuse what makes no sense; errors: InfoptError."""

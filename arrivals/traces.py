@@ -67,6 +67,7 @@ class Trace:
     duration_s: float | None = None
     requests: int | None = None
     warmup_s: float = 0.0
+    warmup_requests: int = 0
     users: int | None = None
 
     def stream(self, skipped: Skipped | None = None) -> Iterator[Arrival]:

@@ -99,7 +99,7 @@ def test_the_deprecated_pynvml_distribution_is_no_dependency() -> None:
     assert "pynvml" not in names
     assert "nvidia-ml-py" in {requirement_name(line) for line in extras["probe"]}
     assert {requirement_name(line) for line in project["dependencies"]} == {
-        *("typer", "rich", "pydantic", "pyyaml", "numpy"),
+        *("typer", "rich", "pydantic", "pyyaml", "numpy", "simpy"),
     }
 
 
