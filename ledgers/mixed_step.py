@@ -5,9 +5,10 @@
     prompts alone = fixed + sum of chunks             fixed: a step in which nobody decodes, its weights read once
     delay         = max(0, TTFT of a prompt alone - the time its own steps take)          nobody else waits for it
 B  sequences that decode, c their mean context, W weight and K cached bytes, BW bandwidth.
-Where prompts were measured as steps of their own (a device's own steps; engines whose prompts were measured alone),
-reading the weights is in their time, so a chunk adds what is beyond it: fixed + chunk = kernels + max(weights, work).
-Where they were fitted as what others wait for (classes of servers), all of it adds to a step that reads weights anyway.
+Where prompts were measured as steps of their own, reading the weights is in their time, so a chunk adds what is beyond
+it: a device's own steps take kernels, weights and products one after the other; of engines whose prompts were measured
+alone a step takes its kernels and the longer of weights and products. Where prompts were fitted as what others wait for
+(classes of servers), all of it adds to a step that reads the weights anyway.
 So a request alone takes a plan's TTFT and TPOT, and in a steady batch of B that are out of step each token waits for
 (B - 1) / OSL prompts, the stall of a plan. Experts: a step reads those that its decoding tokens hit; more that prompts
 hit are in the fitted work of prompts. Replicas that share experts step together: they are one engine here, B counts all
