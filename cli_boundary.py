@@ -136,6 +136,8 @@ def boundary(
         raise InfoptError("--vary, --plot and --picture are of one technique: name it, infopt boundary speculative ...")
     if trace.capacity is not None and trace.trace is None:
         raise InfoptError("--capacity is a size of the cache that a trace goes through: add --trace mooncake")
+    if trace.capacity is not None and (technique is None or not _is_prefix_caching(technique)):
+        raise InfoptError("--capacity is of one technique: infopt boundary prefix --trace ...")
     found = _answered(scenario, load, depth, trace, observed, technique)
     emit(_page(found, technique, depth, output))
     raise typer.Exit(_status(found, technique, allow_undetermined))
@@ -159,7 +161,7 @@ def _answered(
     model = resolve_model(scenario.model, online=scenario.online)
     used, curve = depth.techniques_in_use(), load.curve()
     filled = observed.filled(model, scenario, load.load(scenario), curve)
-    is_prefix = bool(only) and only[0].id == "prefix-caching"
+    is_prefix = technique is not None and _is_prefix_caching(technique)
     hits = trace.hits(model, filled, is_prefix)
     if hits is not None:
         filled = with_trace(hits, model, scenario.hardware(), filled, curve, used)
@@ -167,6 +169,13 @@ def _answered(
     if hits is not None and is_prefix:
         found = replace(found, trace=prefix_trace(found.situation, hits, trace.capacities()))
     return replace(found, assumptions=(*filled.assumed, *found.assumptions))
+
+
+def _is_prefix_caching(technique: str) -> bool:
+    from infopt.boundaries.prefix_caching import TECHNIQUE
+    from infopt.boundaries.registry import technique as named
+
+    return named(technique).id == TECHNIQUE.id
 
 
 def _page(found: "Boundaries", technique: str | None, depth: DepthOptions, output: OutputOptions) -> str:

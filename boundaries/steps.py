@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from infopt.boundaries.weight_kernels import unpacked_shape
 from infopt.errors import InfoptError
@@ -148,15 +148,18 @@ class Steps:
 
     def prompt_s(self, input_tokens: float, cached_tokens: float = 0.0) -> float:
         """Machine time of one prompt, at dense peak where nothing better is known; 0 where even that is not known."""
+        return float(self.prompts_s(input_tokens, cached_tokens))
+
+    def prompts_s(self, input_tokens: Any, cached_tokens: Any = 0.0) -> Any:
+        """prompt_s of numbers or arrays."""
         if self.shape is None or self.constants is None:
-            return 0.0
+            return 0.0 * input_tokens
         c = self.constants
         if c.prefill_ratio or c.prefill_token_s:
-            return self.stall * float(prompt_work_s(self.shape, c, input_tokens, cached_tokens))
+            return self.stall * prompt_work_s(self.shape, c, input_tokens, cached_tokens)
         if c.first_token is not None:
-            return float(first_token_s(self.shape, c, 0.0, 1, input_tokens - cached_tokens, cached_tokens))
-        whole, before = prompt_at_peak_s(self.shape, input_tokens), prompt_at_peak_s(self.shape, cached_tokens)
-        return float(whole - before if cached_tokens else whole)
+            return first_token_s(self.shape, c, 0.0, 1, input_tokens - cached_tokens, cached_tokens)
+        return prompt_at_peak_s(self.shape, input_tokens) - prompt_at_peak_s(self.shape, cached_tokens)
 
     def entry_s(self, input_tokens: float, cached_tokens: float = 0.0) -> float:
         """prompt_s; with a curve alone a prompt is a step of as many tokens, its attention left out."""
@@ -166,10 +169,14 @@ class Steps:
 
     def ttft_s(self, tpot_s: float, batch: float, input_tokens: float, cached_tokens: float = 0.0) -> float:
         """First token of a prompt of which some is cached; prompt work and a step where no first token was measured."""
+        return float(self.first_tokens_s(tpot_s, batch, input_tokens, cached_tokens))
+
+    def first_tokens_s(self, tpot_s: float, batch: float, input_tokens: Any, cached_tokens: Any = 0.0) -> Any:
+        """ttft_s of numbers or arrays."""
         c, rest = self.constants, input_tokens - cached_tokens
         if c is not None and self.shape is not None and c.first_token is not None and self.basis != "assumed":
-            return float(first_token_s(self.shape, c, tpot_s, batch, rest, cached_tokens))
-        return self.prompt_s(input_tokens, cached_tokens) + tpot_s
+            return first_token_s(self.shape, c, tpot_s, batch, rest, cached_tokens)
+        return self.prompts_s(input_tokens, cached_tokens) + tpot_s
 
     def terms_s(self, batch: float, context_tokens: float) -> dict[str, float]:
         """The step by name (weights, kv, kernels, ...), the stall included; empty on a floor or a curve."""

@@ -16,6 +16,7 @@ neither anything: whoever asks for a block asks for all before it, so those were
 Ignored: T is one number, though requests differ in length; it is poor where a cache holds a few requests only.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -31,22 +32,27 @@ HALVINGS = 60
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Values and how often each occurred, rising."""
+    """Values and how often each occurred, rising; `before` counts and sums of all that come before each, and of all."""
 
     values: "NDArray[np.float64]"
     counts: "NDArray[np.float64]"
+    counts_before: "NDArray[np.float64]"
+    sums_before: "NDArray[np.float64]"
 
     def beyond(self, limit: float) -> float:
         """Sum of what values exceed a limit by."""
-        import numpy as np
-
-        return float(self.counts @ np.maximum(self.values - limit, 0.0))
+        at = self._place(limit)
+        more = float(self.counts_before[-1] - self.counts_before[at])
+        return float(self.sums_before[-1] - self.sums_before[at]) - limit * more
 
     def within(self, limit: float) -> float:
         """How many are at most so much; between two whole numbers as many as lie on a straight line."""
-        import numpy as np
+        low = math.floor(limit)
+        below, above = (float(self.counts_before[self._place(end)]) for end in (low, low + 1))
+        return below + (limit - low) * (above - below)
 
-        return float(self.counts @ np.clip(limit - self.values + 1, 0.0, 1.0))
+    def _place(self, limit: float) -> int:
+        return int(self.values.searchsorted(limit, side="right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +178,6 @@ def gaps_of(requests: Iterable[Sequence[Hashable]]) -> ReuseGaps:
 def _tally(counted: Counter[int]) -> Tally:
     import numpy as np
 
-    values = np.array(sorted(counted), dtype=np.int64)
+    values = np.array(sorted(counted), dtype=np.int64).astype(float)
     counts = np.array([counted[int(value)] for value in values], dtype=float)
-    return Tally(values.astype(float), counts)
+    return Tally(values, counts, *(np.concatenate([[0.0], np.cumsum(each)]) for each in (counts, counts * values)))

@@ -12,13 +12,13 @@ from infopt.reports.markdown import rows_markdown
 from infopt.studies.prefix_trace import NEARLY_ALL, Enough, PrefixTrace, Room
 from infopt.units import format_bytes, format_flop, format_seconds, format_share
 
-FINDS = ("capacity", "blocks", "memory", "sequences", "kept", "hits", "any order")
+FINDS = ("capacity", "blocks", "memory", "sequences", "kept", "hits", "shuffled")
 SAVES = ("capacity", "tokens", "FLOP", "of all", "machine", "of all", "TTFT")
 # How far Che's approximation may be from what is counted where its assumptions hold.
 CLOSE_SHARE = 0.03
 # Gaps as long as in random order, give or take what chance does in some thousand requests.
 RANDOM_RATIO = 0.1
-FINDS_NOTE = "blocks an LRU cache finds; any order: requests independent (Che)"
+FINDS_NOTE = "blocks an LRU cache finds; shuffled: if requests were independent"
 SAVES_NOTE = "on average, each request with its own length and hits"
 
 
@@ -123,7 +123,7 @@ def note_rows(trace: PrefixTrace) -> list[tuple[str, str]]:
     elif room.saved_ttft_s is not None:
         rows.append(("TTFT", f"{format_seconds(room.ttft_s)} without the cache, no queue before it"))
     rows += [("more memory", text) for text in _more_memory(trace)]
-    rows.append(("any order", order_text(trace)))
+    rows.append(("shuffled", order_text(trace)))
     return rows
 
 

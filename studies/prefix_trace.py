@@ -13,7 +13,7 @@ answers as blocks before a later prompt names them, copies of the pool's blocks 
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class Hits:
 
     name, block_tokens  of the trace; no tokens where it has no ids of blocks
     caches         that share the requests by chance, all of one size
-    duration_s     from the first request to the last
+    duration_s     from the first request to the last; 0 in a closed loop
     left_out       requests longer than the limit: no engine takes them
     input_tokens, output_tokens  of every request
     curve, gaps    blocks found by capacity of one cache; how soon blocks come back
@@ -77,7 +77,7 @@ class Hits:
 
     @property
     def rate_per_s(self) -> float | None:
-        """Requests a second; None where all come at once."""
+        """Requests a second; None where all come at once, or when others are answered."""
         return len(self.input_tokens) / self.duration_s if self.duration_s else None
 
     @property
@@ -134,7 +134,8 @@ def read_hits(source: Source, name: str, caches: int = 1, most_tokens: int | Non
         name=name,
         block_tokens=source.prefix_block_tokens,
         caches=caches,
-        duration_s=last_s - first_s,
+        # In a closed loop times are those between an answer and the next request.
+        duration_s=last_s - first_s if source.users is None else 0.0,
         left_out=left_out,
         input_tokens=np.array(inputs, dtype=np.int64),
         output_tokens=np.array(outputs, dtype=np.int64),
@@ -374,23 +375,16 @@ class _Prompts:
     """Times of prompts without a cache, and what they are less with what is cached of them."""
 
     def __init__(self, situation: Situation, batch: float, input_tokens: "Integers") -> None:
-        self.situation, self.batch, self.input_tokens = situation, batch, input_tokens
+        # Squares of lengths do not fit into integers.
+        self.situation, self.batch, self.input_tokens = situation, batch, input_tokens.astype(float)
         steps, tpot_s = situation.steps, situation.tpot_s(batch=batch)
-        self.machine_s = _mean(steps.prompt_s, input_tokens)
-        self.ttft_s = _mean(lambda n: steps.ttft_s(tpot_s, batch, n), input_tokens)
+        self.machine_s = float(steps.prompts_s(self.input_tokens).mean())
+        self.ttft_s = float(steps.first_tokens_s(tpot_s, batch, self.input_tokens).mean())
 
     def saved(self, cached_tokens: "Integers") -> _Times:
         """Means over the requests."""
-        steps, batch, inputs = self.situation.steps, self.batch, self.input_tokens
-        tpot_s = self.situation.changed(cached_tokens=float(cached_tokens.mean())).tpot_s(steps, batch)
-        saved_s = self.machine_s - _mean(steps.prompt_s, inputs, cached_tokens)
-        ttft_s = _mean(lambda n, cached: steps.ttft_s(tpot_s, batch, n, cached), inputs, cached_tokens)
+        steps, batch, cached = self.situation.steps, self.batch, cached_tokens.astype(float)
+        tpot_s = self.situation.changed(cached_tokens=float(cached.mean())).tpot_s(steps, batch)
+        saved_s = self.machine_s - float(steps.prompts_s(self.input_tokens, cached).mean())
+        ttft_s = float(steps.first_tokens_s(tpot_s, batch, self.input_tokens, cached).mean())
         return _Times(saved_s, saved_s / self.machine_s, self.ttft_s, self.ttft_s - ttft_s)
-
-
-def _mean(seconds: Callable[..., float], *lengths: "Integers") -> float:
-    """Mean over requests, equal ones worked out once."""
-    import numpy as np
-
-    kinds, times = np.unique(np.stack(lengths), axis=1, return_counts=True)
-    return float(np.average([seconds(*kind) for kind in kinds.T.tolist()], weights=times))

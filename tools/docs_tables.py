@@ -14,7 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/boundary.md", "docs/sources.md", "docs/memory.md", "docs/formats.md", "docs/cost.md")
+PAGES = (
+    "README.md",
+    "docs/boundary.md",
+    "docs/prefix_trace.md",
+    "docs/sources.md",
+    "docs/memory.md",
+    "docs/formats.md",
+    "docs/cost.md",
+)
 PEERS = Path(__file__).with_name("peers_kv.csv")
 GIB = 2**30
 
