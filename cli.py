@@ -47,6 +47,7 @@ MODULES = {
     "reproduce": "infopt.cli_evidence",
     "rules": "infopt.cli_rules",
     "search": "infopt.cli_search",
+    "simulate": "infopt.cli_simulate",
     "sweep": "infopt.cli_sweep",
     "validate": "infopt.cli_evidence",
 }

@@ -62,10 +62,16 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True)
 class Shorter:
-    """Requests of a source that an engine accepts."""
+    """Requests of a source that an engine accepts.
+
+    leaves_out  the others are left out; else the first of them is an error
+    limit       what decides how long they may be, in words
+    """
 
     source: Source
     most_tokens: int
+    leaves_out: bool
+    limit: str
 
     @property
     def users(self) -> int | None:
@@ -81,7 +87,7 @@ class Shorter:
 
     @property
     def requests(self) -> int | None:
-        return None
+        return self.source.requests
 
     @property
     def warmup_s(self) -> float:
@@ -99,11 +105,16 @@ class Shorter:
         return one.input_tokens + one.output_tokens <= self.most_tokens
 
     def stream(self) -> Iterator[Arrival]:
-        """The others. Errors: InfoptError where none is left, and those of the source."""
+        """The others. Errors: InfoptError for one that is too long, or where none is left; and those of the source."""
         taken = False
-        for one in self.source.stream():
+        for number, one in enumerate(self.source.stream(), start=1):
             if self._takes(one):
                 taken = True
                 yield one
+            elif not self.leaves_out:
+                raise InfoptError(
+                    f"request {number:,} at {one.time_s:.6g} s: {one.input_tokens:,} + {one.output_tokens:,} tokens "
+                    f"are more than {self.limit}, or leave such requests out: --leave-out-long"
+                )
         if not taken:
-            raise InfoptError(f"every request is longer than the {self.most_tokens:,} tokens that the engine accepts")
+            raise InfoptError(f"every request is longer than {self.limit}")

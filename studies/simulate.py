@@ -13,7 +13,10 @@ from dataclasses import dataclass as mutable
 from dataclasses import replace
 
 from infopt.arrivals.arrival import Source
+from infopt.arrivals.clients import Clients
 from infopt.arrivals.reshaped import Shorter
+from infopt.arrivals.traces import Trace
+from infopt.boundaries.load import Load
 from infopt.errors import InfoptError, UndeterminedError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
@@ -21,11 +24,13 @@ from infopt.ledgers.estimate import Estimate, NoEstimate
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.geometry import ModelProfile
 from infopt.simulation.deployment import simulate
-from infopt.simulation.outcome import Outcome, Rows, Samples
+from infopt.simulation.outcome import CANCELLED, DONE, Outcome, Rows, Samples
 from infopt.simulation.setup import Batching, Loss, Routing
 from infopt.simulation.summary import Summary, Targets, summary
+from infopt.studies.boundary import situated
 from infopt.studies.planning import Plan, own_constants
 from infopt.studies.planning import plan as planned
+from infopt.studies.prefix_trace import PrefixTrace, caches_of, hits_by_capacity, prefix_trace
 from infopt.studies.scenarios import Request
 from infopt.studies.simulate_bounds import FixedPoint, Losses, Saturation, fixed_point, loss_figures, saturation
 from infopt.studies.simulated import Asked, Simulated
@@ -42,6 +47,7 @@ class Choices:
     interval    both ends of the step times' interval are simulated as well
     saturation  the rate at which it is saturated is sought
     keep_rows   the simulation keeps a row for each request
+    hits        what caches of other sizes find of a trace with prefix ids
     """
 
     batching: Batching = "continuous"
@@ -65,11 +71,16 @@ class Choices:
     interval: bool = False
     saturation: bool = True
     keep_rows: bool = False
+    hits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is simulated; small, and it can be sent to another process."""
+    """What is simulated; small, and it can be sent to another process.
+
+    good_share  of the requests within the targets that is asked for
+    assumed     what was filled in to make it
+    """
 
     model: ModelProfile
     hardware: HardwareChoice
@@ -77,6 +88,8 @@ class Job:
     source: Source
     choices: Choices = Choices()
     targets: Targets = Targets()
+    good_share: float = 0.9
+    assumed: tuple[Caveat, ...] = ()
 
 
 @mutable(slots=True)
@@ -86,8 +99,10 @@ class Simulation:
     plan           of one copy of the deployment
     ready          what was simulated: scheduler, cache, clock
     served_per_s   requests that ended in the measured time
+    good_share     within the targets, of requests whose client did not leave by itself; without targets, answered whole
     plan_tpot_s    a plan's TPOT at the batch that was simulated; None where a plan has none
     left_out       requests that the engine would have refused
+    prefix         caches of other sizes on this trace
     rows           of the requests, where they were asked for
     """
 
@@ -97,6 +112,7 @@ class Simulation:
     summary: Summary
     samples: Samples
     served_per_s: float
+    good_share: float
     arrivals_end_s: float
     fixed_point: FixedPoint | None
     saturation: Saturation | None
@@ -105,6 +121,7 @@ class Simulation:
     high: Summary | None
     plan_tpot_s: float | None
     left_out: int
+    prefix: PrefixTrace | None
     rows: Rows | None
     assumptions: tuple[Caveat, ...]
     notes: tuple[str, ...]
@@ -117,6 +134,11 @@ class Simulation:
     @property
     def saturation_per_s(self) -> float | None:
         return self.saturation.rate_per_s if self.saturation else None
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether it serves what arrives, and well enough."""
+        return not self.summary.saturated and self.good_share >= self.job.good_share
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -142,12 +164,8 @@ def simulated(job: Job) -> Simulation:
     """
     plan = planned(job.model, job.hardware, job.request)
     ready = ready_of(job, plan)
-    source, left_out = job.source, 0
-    if job.choices.leave_out:
-        source = Shorter(source, ready.setup.max_tokens)
+    source = Shorter(job.source, ready.setup.max_tokens, job.choices.leave_out, _limit(job, ready))
     outcome = simulate(source, ready.setup)
-    if isinstance(source, Shorter):
-        left_out = source.left_out()
     found = summary(outcome, job.targets)
     low, high = _ends(job, source, ready, found)
     window = outcome.window
@@ -159,6 +177,7 @@ def simulated(job: Job) -> Simulation:
         summary=found,
         samples=outcome.samples,
         served_per_s=window.ended / window.time_s if window.time_s else 0.0,
+        good_share=_good_share(outcome, found),
         arrivals_end_s=outcome.arrivals_end_s,
         fixed_point=None if found.saturated else fixed_point(outcome, ready.setup),
         saturation=bounds,
@@ -166,9 +185,10 @@ def simulated(job: Job) -> Simulation:
         low=low,
         high=high,
         plan_tpot_s=_plan_tpot_s(job, found.effective_batch),
-        left_out=left_out,
+        left_out=source.left_out() if job.choices.leave_out else 0,
+        prefix=_prefix(job, found) if job.choices.hits else None,
         rows=outcome.rows if job.choices.keep_rows else None,
-        assumptions=(*plan.assumptions, *ready.assumptions),
+        assumptions=(*job.assumed, *plan.assumptions, *ready.assumptions),
         notes=tuple(_notes(outcome, found, plan)),
     )
 
@@ -203,6 +223,39 @@ def ready_of(job: Job, plan: Plan) -> Simulated:
         raise UndeterminedError(f"no simulation, for there is no step time: {ready.reason}")
     copies = c.replicas or 1
     return replace(ready, setup=replace(ready.setup, replicas=ready.setup.replicas * copies))
+
+
+def _limit(job: Job, ready: Simulated) -> str:
+    """What decides the longest request, and what to do about it."""
+    most, model = ready.setup.max_tokens, job.model
+    if job.request.context_tokens is not None:
+        return f"--ctx {most}: raise it"
+    if most == model.max_position_tokens:
+        return f"the {most:,} positions of {model.id}"
+    return f"the {most:,} tokens that its cache pool holds: more or larger devices"
+
+
+def _good_share(outcome: Outcome, found: Summary) -> float:
+    """Of the requests whose client did not leave by itself, those that were served as promised."""
+    rows = outcome.rows
+    ends = [end for end, sent_s in zip(rows.end, rows.sent_s, strict=True) if sent_s >= outcome.from_s]
+    meant = len(ends) - ends.count(CANCELLED)
+    if found.good_share is None:
+        return ends.count(DONE) / meant if meant else 1.0
+    return found.good_share * len(ends) / meant if meant else 1.0
+
+
+def _prefix(job: Job, found: Summary) -> PrefixTrace | None:
+    """Hits of a recorded trace at other sizes of the cache, beside the batch that was simulated."""
+    source = job.source.source if isinstance(job.source, Clients) else job.source
+    if not isinstance(source, Trace) or not source.prefix_block_tokens:
+        return None
+    request = replace(job.request, batch=max(1, round(found.effective_batch)) * job.request.dp)
+    situation, _ = situated(job.model, job.hardware, request, Load())
+    caches = caches_of(job.request.dp * (job.choices.replicas or 1), "random")
+    if caches > 1:
+        return None
+    return prefix_trace(situation, hits_by_capacity(source, source.name, 1, job.model.max_position_tokens))
 
 
 def _ends(job: Job, source: Source, ready: Simulated, found: Summary) -> tuple[Summary | None, Summary | None]:

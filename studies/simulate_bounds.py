@@ -4,7 +4,7 @@
     residence(B) = B prompt + (OSL - 1 + steps of the prompt) decode(B, context)
     saturation   = requests ended / time, between the first tenth of them and the moment the last is let in, where
                    enough of them are present at once that the deployment is never short of work
-rate  requests/s of one replica;  prompt  seconds its chunks add to steps, mean over requests;  decode  the clock's step;
+rate  requests/s of one replica;  prompt  seconds its chunks add to steps, mean over requests;  decode  a step;
 context  of resident sequences at a random moment, length-biased.
 A request that comes by chance meets B others beside itself; one that comes on time, or of a closed loop, is one of B.
 Ignored in the fixed point: that steps between whole numbers of sequences are not straight, waiting, preemptions.
@@ -13,7 +13,6 @@ Ignored in the fixed point: that steps between whole numbers of sequences are no
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
 
 from infopt.arrivals.arrival import Source
 from infopt.arrivals.reshaped import AtOnce
@@ -138,8 +137,8 @@ def _prompt(clock: Clock, input_tokens: int, found_tokens: int, step_tokens: int
 def _smallest(wanted: Callable[[float], float], most: float) -> float | None:
     """The smallest B with wanted(B) <= B, up to `most`."""
     before = 0.0
-    for place in accumulate([0.5] + [1.25] * 200, lambda a, b: a * b):
-        place = min(place, most)
+    places: list[float] = [min(most, 0.5 * 1.25**at) for at in range(200)]
+    for place in places:
         if wanted(place) <= place:
             low, high = before, place
             while high - low > RELATIVE * high:

@@ -1,0 +1,183 @@
+"""`infopt simulate`: a scenario, what arrives, how it is served, what was promised, and how it is shown."""
+
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infopt.cli import app, emit, tell
+from infopt.cli_observed import ObservedOptions
+from infopt.cli_options import OutputOptions, ScenarioOptions, calibration_notes, takes
+from infopt.cli_serving import ServingOptions, TargetOptions
+from infopt.cli_traffic import TrafficOptions
+from infopt.errors import InfoptError
+
+if TYPE_CHECKING:
+    from infopt.cli_options import Format
+    from infopt.studies.simulate import Job, Simulation
+
+SIMULATE_STATUSES = (
+    "Exit status: 0 it keeps up and meets the targets, 1 saturated, does not fit or target missed, 2 wrong usage or "
+    "unreadable input, 4 undetermined (no step times are known)."
+)
+GOOD_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOptions:
+    """What is kept of a simulation, and how it is shown."""
+
+    interval: Annotated[
+        bool, typer.Option("--interval", help="Both ends of the step times' interval are simulated as well.")
+    ] = False
+    plot: Annotated[bool, typer.Option("--plot", help="Curves over time in the terminal.")] = False
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.svg|png", help="The same curves as a picture.")
+    ] = None
+    rows: Annotated[
+        Path | None, typer.Option("--rows", metavar="FILE.csv", help="A row for each request is written here.")
+    ] = None
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="The run, for `infopt experiment compare`.")
+    ] = None
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", metavar="A B", show_default=False, help="Two sets of options, the same requests."),
+    ] = None
+
+
+@app.command(epilog=SIMULATE_STATUSES)
+@takes(ScenarioOptions, TrafficOptions, ServingOptions, TargetOptions, ObservedOptions, ShownOptions, OutputOptions)
+def simulate(
+    scenario: ScenarioOptions,
+    traffic: TrafficOptions,
+    serving: ServingOptions,
+    targets: TargetOptions,
+    observed: ObservedOptions,
+    shown: ShownOptions,
+    output: OutputOptions,
+) -> None:
+    """Traffic against a deployment: waits and their tails, goodput, the batch, saturation.
+
+    \b
+    infopt simulate --model 8b --hw h100 --isl 2000 --osl 300 --rate 8/s --ttft 1s --tpot 50ms
+    infopt simulate --model 8b --hw h100 --trace azure-conv --speedup 2 --plot
+    infopt simulate --model 70b --hw h100:8 --trace mooncake --rate 1/s --leave-out-long
+    infopt simulate --model 8b --hw l40s --workload interactive --rate 3/s --requests 5000
+    infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --users 64 --output-spread 1
+    infopt simulate --model 8b --hw h100 --isl 2k --osl 300 --rate 5/s --compare "--batching static" "--chunk 512"
+    infopt simulate --model 8b --hw l40s --replicas 3 --isl 1k --osl 200 --rate 9/s --lose 0@60s+2min
+    infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --rate 15/s --tenant paid=30%:0 --tenant free=70%:1 \\
+        --by-priority
+
+    Options in order: the scenario as of `plan`, what arrives (--rate to --seed), how it is served (--batching to
+    --abort), targets, and what is shown. 32k means 32768 tokens. Step times are the plan's estimate, with its interval.
+    """
+    records = (scenario, traffic, serving, targets, observed, shown)
+    if shown.compare is not None:
+        text, good = _compared(records, shown, output.form)
+    else:
+        text, good = _single(records, shown, output.form)
+    emit(text)
+    raise typer.Exit(0 if good else 1)
+
+
+Records = tuple[ScenarioOptions, TrafficOptions, ServingOptions, TargetOptions, ObservedOptions, ShownOptions]
+
+
+def _single(records: Records, shown: ShownOptions, form: "Format") -> tuple[str, bool]:
+    from infopt.reports.simulate_render import render_simulation
+    from infopt.studies.simulate import simulated
+
+    if shown.picture is not None:
+        from infopt.reports.pictures import drawing
+
+        drawing(shown.picture, "--picture")  # refused before anything is computed
+    found = simulated(job_of(records))
+    text = render_simulation(found, form, _next(found), shown.plot)
+    _write(found, shown)
+    return text, found.keeps_up
+
+
+def job_of(records: Records) -> "Job":
+    """The job that option records describe."""
+    from infopt.profiles.resolve import resolve_model
+    from infopt.simulation.summary import Targets
+    from infopt.studies.offered import offered
+    from infopt.studies.simulate import Job
+
+    scenario, traffic, serving, targets, observed, shown = records
+    if scenario.hw is None:
+        raise InfoptError("--hw is missing: traffic is served by a certain machine, such as --hw h100:4")
+    if scenario.batch != 1:
+        raise InfoptError(
+            f"--batch {scenario.batch}: the batch is what traffic makes it; so many at once are --users {scenario.batch}"
+        )
+    model, hardware = resolve_model(scenario.model, online=scenario.online), scenario.hardware()
+    tell(calibration_notes([hardware]))
+    filled = observed.filled(model, scenario)
+    request = replace(filled.request, batch=filled.request.dp)
+    if traffic.trace is not None:
+        request = replace(request, input_tokens=scenario.isl, output_tokens=scenario.osl)
+    arriving = offered(traffic.offer(), model, request)
+    choices = serving.choices(traffic.seed, traffic.leave_out_long, arriving.streaming)
+    own = targets.targets()
+    share = targets.good if targets.good is not None else arriving.good_share if own is None else None
+    return Job(
+        model=model,
+        hardware=hardware,
+        request=arriving.request,
+        source=arriving.source,
+        choices=replace(choices, interval=shown.interval, keep_rows=shown.rows is not None, hits=True),
+        targets=own or arriving.targets or Targets(),
+        good_share=GOOD_SHARE if share is None else share,
+        assumed=(*filled.assumed, *arriving.assumed),
+    )
+
+
+def _write(found: "Simulation", shown: ShownOptions) -> None:
+    """Files that were asked for, each whole or not at all."""
+    if shown.rows is not None:
+        from infopt.files import write_text
+        from infopt.reports.csv_report import rows_csv
+        from infopt.reports.simulate_report import request_rows
+
+        write_text(shown.rows, rows_csv(request_rows(found)) + "\n")
+    if shown.picture is not None:
+        from infopt.reports.simulate_plot import draw
+
+        draw(found, shown.picture)
+    if shown.save is not None:
+        from infopt.studies.saved_run import save_run
+
+        save_run(shown.save, found)
+
+
+def _compared(records: Records, shown: ShownOptions, form: "Format") -> tuple[str, bool]:
+    from infopt.cli_overlay import overlaid
+    from infopt.reports.simulate_compare_report import render_comparison
+    from infopt.studies.simulate_compare import compare
+
+    if shown.save is not None or shown.rows is not None or shown.picture is not None or shown.plot:
+        raise InfoptError("--save, --rows, --plot and --picture are of one simulation: leave --compare out")
+    assert shown.compare is not None
+    a, b = (job_of((*overlaid(records[:5], text), shown)) for text in shown.compare)
+    found = compare(a, b, *shown.compare)
+    return render_comparison(found, form), found.good
+
+
+def _next(found: "Simulation") -> str:
+    """What to try next, as the same command line with something changed."""
+    base = shlex.join(["infopt", *sys.argv[1:]])
+    if found.summary.saturated and found.saturation is not None:
+        return f"{base} --replicas {_enough(found)}" if "--replicas" not in base else ""
+    return ""
+
+
+def _enough(found: "Simulation") -> int:
+    """Replicas that would serve it with a fifth to spare."""
+    most = (found.saturation_per_s or 1.0) / (found.job.choices.replicas or 1)
+    return -(-found.summary.requests_per_s * 1.2 // most).__int__()

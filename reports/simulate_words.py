@@ -1,0 +1,290 @@
+"""Sentences of a simulation: what arrives, what serves it, the verdict, and what follows."""
+
+from collections.abc import Iterator
+
+from infopt.arrivals.arrival import Source
+from infopt.arrivals.clients import Clients
+from infopt.arrivals.synthetic import Lengths, Synthetic
+from infopt.arrivals.traces import Trace
+from infopt.boundaries.deciding import named_engine
+from infopt.reports.words import counted
+from infopt.simulation.setup import Loss
+from infopt.simulation.summary import Targets
+from infopt.studies.simulate import Simulation
+from infopt.units import format_bytes, format_seconds, format_share, format_usd, format_whole
+
+# Batches this near to each other agree.
+SAME_SHARE = 0.05
+FINE = "within"
+
+
+def rate(per_s: float) -> str:
+    """Requests a second; a slow rate by the minute.
+
+    >>> rate(8), rate(0.05)
+    ('8/s', '3/min')
+    """
+    return f"{per_s:.3g}/s" if per_s >= 0.1 else f"{60 * per_s:.3g}/min"
+
+
+def tokens_per_s(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
+
+
+def number(value: float) -> str:
+    """A mean number of requests: a decimal where it is small."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def arrivals(s: Simulation) -> list[str]:
+    """What arrives, in lines."""
+    source = s.job.source
+    inner = source.source if isinstance(source, Clients) else source
+    lines = [_process(inner, s)]
+    if isinstance(inner, Synthetic):
+        lines.append(_lengths(inner))
+    elif isinstance(inner, Trace):
+        request = s.job.request
+        inputs, outputs = request.input_tokens or 0, request.output_tokens or 0
+        lines.append(f"{inputs:,} tokens in and {outputs:,} out on average")
+    if s.left_out:
+        lines.append(f"{counted(s.left_out, 'request')} longer than {s.ready.setup.max_tokens:,} tokens left out")
+    if isinstance(source, Clients):
+        lines += _clients(source)
+    if not s.job.choices.streaming:
+        lines.append("clients get their answers whole: the first token comes with the last")
+    return lines
+
+
+def _process(source: Source, s: Simulation) -> str:
+    total = counted(s.summary.requests, "request")
+    if isinstance(source, Trace):
+        pace = "" if source.speed_ratio == 1 else f", replayed {source.speed_ratio:.3g} times as fast"
+        return f"{source.name}: {total} in {format_seconds(s.arrivals_end_s)}{pace}"
+    if not isinstance(source, Synthetic):
+        return total
+    if source.users is not None:
+        think = f", {format_seconds(source.think_s)} between an answer and the next" if source.think_s else ""
+        return f"{counted(source.users, 'user')}, each sending the next request after an answer{think}; {total}"
+    how = {
+        "steady": "evenly",
+        "poisson": "by chance",
+        "gamma": f"in bursts (gaps vary by {source.burstiness_ratio:g})",
+        "periodic": f"in waves of {format_seconds(source.period_s or 0)}, peak {source.peak_ratio:g} times the mean",
+    }[source.process]
+    return f"{rate(source.rate_per_s)} {how}; {total} in {format_seconds(s.arrivals_end_s)}"
+
+
+def _lengths(source: Synthetic) -> str:
+    shared = source.shared
+    prefix = ""
+    if shared and shared.shared_tokens:
+        skew = f", popularity by Zipf {shared.skew:g}" if shared.skew and shared.prefixes > 1 else ""
+        prefix = f"; the first {shared.shared_tokens:,} of a prompt are one of {shared.prefixes:,}{skew}"
+    return f"{_length(source.inputs)} in, {_length(source.outputs)} out{prefix}"
+
+
+def _length(lengths: Lengths) -> str:
+    spread = f" (spread {lengths.spread_ratio:g})" if lengths.spread_ratio else ""
+    return f"{lengths.mean_tokens:,.0f} tokens{spread}"
+
+
+def _clients(source: Clients) -> Iterator[str]:
+    if source.cancel_share:
+        yield f"{format_share(source.cancel_share)} of the clients leave in the middle of their answer"
+    if source.patience_s is not None:
+        yield f"clients leave after {format_seconds(source.patience_s)}"
+
+
+def serving(s: Simulation) -> list[str]:
+    """What serves it, in lines."""
+    setup, scenario = s.ready.setup, s.plan.scenario
+    rules = setup.scheduler
+    copies = f"{setup.replicas} replicas, {setup.routing}; " if setup.replicas > 1 else ""
+    first = f"{copies}{named_engine(scenario)}, {rules.batching} batching"
+    if rules.batching == "static":
+        wait = (
+            f", at most {format_seconds(rules.static_wait_s)} for the first" if rules.static_wait_s is not None else ""
+        )
+        first += f" of {format_whole(rules.static_batch)}{wait}"
+    memory = s.plan.memory
+    pool = (
+        f"{format_bytes(memory.kv_pool_bytes_per_gpu)} of cache a device, {format_whole(memory.kv_pool_tokens)} tokens"
+    )
+    lines = [first, pool]
+    if rules.admission_wait_s is not None:
+        lines.append(f"refuses what waits longer than {format_seconds(rules.admission_wait_s)}")
+    if rules.most_waiting is not None:
+        lines.append(f"refuses what finds {counted(rules.most_waiting, 'request')} waiting at its replica")
+    if rules.by_priority:
+        lines.append("priority before order of arrival")
+    lines += [loss_words(loss) for loss in setup.losses]
+    return lines
+
+
+def loss_words(loss: Loss) -> str:
+    """One loss."""
+    back = "and stays away" if loss.down_s is None else f"for {format_seconds(loss.down_s)}"
+    return f"replica {loss.replica} fails at {format_seconds(loss.time_s)} {back}"
+
+
+def target_words(targets: Targets) -> str:
+    """The targets as one phrase."""
+    named = (("TTFT", targets.ttft_s), ("TPOT", targets.tpot_s), ("whole answer", targets.e2e_s))
+    return " and ".join(f"{name} {format_seconds(target_s)}" for name, target_s in named if target_s is not None)
+
+
+def verdict(s: Simulation) -> tuple[str, str, bool]:
+    """The verdict: a word, a sentence, whether it is good."""
+    if s.summary.saturated:
+        return "SATURATED", _saturated(s), False
+    share, targets = s.good_share, s.job.targets
+    told = f"{format_share(share)} of requests"
+    if s.summary.ended["cancelled"]:
+        told += " whose client stayed"
+    what = f"within {target_words(targets)}" if targets.given else "are answered whole"
+    wanted = "" if s.keeps_up else f"; {format_share(s.job.good_share)} were asked for"
+    if s.keeps_up:
+        return "KEEPS UP", f"{told} {what}", True
+    return ("TARGETS MISSED" if targets.given else "LOSES REQUESTS"), f"{told} {what}{wanted}", False
+
+
+def _saturated(s: Simulation) -> str:
+    text = f"{rate(s.summary.requests_per_s)} arrive, {rate(s.served_per_s)} are served; the queue grows, so there are "
+    return f"{text}no mean waits to tell"
+
+
+def load_rows(s: Simulation) -> list[tuple[str, str]]:
+    """What the deployment did."""
+    m = s.summary
+    rows = [("served", _served(s))]
+    if m.goodput_per_s is not None:
+        rows.append(("goodput", f"{rate(m.goodput_per_s)} within the targets"))
+    rows += [("batch", text) if not at else ("", text) for at, text in enumerate(batch_words(s))]
+    rows.append(("KV cache", f"{format_share(m.kv_share)} in use on average, {format_share(_peak(s))} at most"))
+    rows.append(("waiting", f"{number(m.waiting)} requests on average, {_most_waiting(s):,} at most"))
+    rows.append(("preempted", f"{counted(m.preemptions, 'time')}: computed anew" if m.preemptions else "never"))
+    if m.prefix_hit_share:
+        rows.append(("prefix hits", f"{format_share(m.prefix_hit_share)} of prompt tokens"))
+    rows += _ends(s)
+    if m.wasted_share:
+        rows.append(("wasted", f"{format_share(m.wasted_share)} of output tokens, which nobody read"))
+    rows += [("saturation", text) if not at else ("", text) for at, text in enumerate(saturation_words(s))]
+    rows.append(("busy", f"{format_share(m.busy_share)} of the time"))
+    if s.usd_per_hour is not None:
+        rows.append(("cost", cost_words(s)))
+    return rows
+
+
+def _served(s: Simulation) -> str:
+    m = s.summary
+    return (
+        f"{rate(s.served_per_s)}, {tokens_per_s(m.output_tokens_per_s)} output and "
+        f"{tokens_per_s(m.prompt_tokens_per_s)} prompt tokens/s"
+    )
+
+
+def _peak(s: Simulation) -> float:
+    return max(s.samples.used_share, default=0.0)
+
+
+def _most_waiting(s: Simulation) -> int:
+    return max(s.samples.waiting, default=0)
+
+
+def _ends(s: Simulation) -> Iterator[tuple[str, str]]:
+    """Requests that were not answered."""
+    ended = s.summary.ended
+    told = [f"{format_whole(count)} {how}" for how, count in ended.items() if how != "done" and count]
+    if told:
+        share = 1 - s.summary.completed / s.summary.requests
+        yield "unanswered", f"{', '.join(told)}: {format_share(share)} of all"
+
+
+def batch_words(s: Simulation) -> Iterator[str]:
+    """The batch that was simulated beside Little's law, and a plan's step beside the simulated one."""
+    m, point = s.summary, s.fixed_point
+    where = " in a replica" if s.ready.setup.replicas > 1 else ""
+    yield f"{number(m.effective_batch)} sequences{where} on average, {number(m.step_batch)} in a decode step"
+    if point is not None and point.batch is not None:
+        off = m.effective_batch / point.batch - 1
+        other = point.calm if point.by_chance else point.chance
+        others = ""
+        if other is not None and abs(other / point.batch - 1) > SAME_SHARE:
+            how = "requests came evenly" if point.by_chance else "they came by chance"
+            others = f" ({number(other)} if {how})"
+        agrees = "agrees" if abs(off) <= SAME_SHARE else _why_off(s, off)
+        yield f"Little's law: {number(point.batch)}{others}; {agrees}"
+    if s.plan_tpot_s is not None and m.tpot_s is not None:
+        at = max(1, round(m.effective_batch)) * s.plan.scenario.dp
+        yield f"plan --batch {at}: TPOT {format_seconds(s.plan_tpot_s)}; here {format_seconds(m.tpot_s.mean)}"
+
+
+def _why_off(s: Simulation, off: float) -> str:
+    """What the law leaves out that is here."""
+    m = s.summary
+    reasons = []
+    if m.preemptions:
+        reasons.append("preempted requests compute anew")
+    if m.waiting > m.effective_batch:
+        reasons.append("the queue, not the rate, decides how many run")
+    if not s.ready.setup.losses and s.job.source.users is None and _bursty(s.job.source):
+        reasons.append("arrivals are not even, and steps get longer in bursts")
+    if any(count for how, count in m.ended.items() if how != "done"):
+        reasons.append("not every answer is computed whole")
+    if s.ready.setup.losses:
+        reasons.append("a replica fails")
+    why = "; ".join(reasons) or "chance, and a run that is short"
+    return f"{'+' if off > 0 else '-'}{format_share(abs(off))} here: {why}"
+
+
+def _bursty(source: Source) -> bool:
+    inner = source.source if isinstance(source, Clients) else source
+    return not isinstance(inner, Synthetic) or inner.process in ("gamma", "periodic")
+
+
+def saturation_words(s: Simulation) -> Iterator[str]:
+    """The most that is served, how it was found, and what is left of it."""
+    found = s.saturation
+    if found is None:
+        return
+    most = found.rate_per_s
+    yield f"{rate(most)}, with {number(found.batch)} sequences at once; found with {found.requests:,} present together"
+    if s.job.source.users is not None:
+        yield f"these users take {format_share(s.served_per_s / most)} of it"
+        return
+    ratio = s.summary.requests_per_s / most
+    if ratio <= 1:
+        yield f"this load is {format_share(ratio)} of it: it can grow {1 / ratio:.2f} times"
+    else:
+        yield f"this load is {ratio:.2f} times as much"
+
+
+def cost_words(s: Simulation) -> str:
+    """What it costs at this load."""
+    usd = s.usd_per_hour or 0.0
+    per_s = s.summary.output_tokens_per_s * (1 - s.summary.wasted_share)
+    told = f"{format_usd(usd)} per hour"
+    return f"{told}; {format_usd(usd / 3600 / per_s * 1e6)} per million output tokens that were read" if per_s else told
+
+
+def note_texts(s: Simulation) -> list[str]:
+    """What the reader should know."""
+    notes = list(s.notes)
+    if (
+        s.job.source.users is None
+        and s.fixed_point is not None
+        and s.summary.waiting < 1
+        and s.summary.busy_share > 0.99
+    ):
+        pass
+    tenants = s.job.source.senders if isinstance(s.job.source, Clients) else ()
+    if any(one.priority for one in tenants) and not s.ready.setup.scheduler.by_priority:
+        notes.append("priorities are given, but the engine serves in order of arrival: --by-priority")
+    band = s.ready.ends(max(1, round(s.summary.step_batch)))
+    ratios = [getattr(setup.clock, "step_ratio", 1.0) for setup in band]
+    notes.append(
+        f"steps may take {ratios[0]:.2f} to {ratios[1]:.2f} times as long (nine in ten measurements): --interval "
+        "simulates both ends"
+    )
+    return notes
