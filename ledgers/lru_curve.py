@@ -134,9 +134,9 @@ class CurveCounter:
         self.found: Counter[int] = Counter()
         self.requests = self.asked = 0
 
-    def request(self, blocks: Sequence[Hashable], replica: int = 0) -> list[int]:
+    def request(self, blocks: Sequence[Hashable], cache_index: int = 0) -> list[int]:
         """Rooms of the request's first blocks, counted."""
-        rooms = self.stacks[replica].request(blocks)
+        rooms = self.stacks[cache_index].request(blocks)
         self.found.update(rooms)
         self.requests += 1
         self.asked += len(blocks)

@@ -39,20 +39,20 @@ class Tally:
     counts_before: "NDArray[np.float64]"
     sums_before: "NDArray[np.float64]"
 
-    def beyond(self, limit: float) -> float:
+    def beyond_requests(self, limit_requests: float) -> float:
         """Sum of what values exceed a limit by."""
-        at = self._place(limit)
+        at = self._place(limit_requests)
         more = float(self.counts_before[-1] - self.counts_before[at])
-        return float(self.sums_before[-1] - self.sums_before[at]) - limit * more
+        return float(self.sums_before[-1] - self.sums_before[at]) - limit_requests * more
 
-    def within(self, limit: float) -> float:
+    def within_uses(self, limit_requests: float) -> float:
         """How many are at most so much; between two whole numbers as many as lie on a straight line."""
-        low = math.floor(limit)
+        low = math.floor(limit_requests)
         below, above = (float(self.counts_before[self._place(end)]) for end in (low, low + 1))
-        return below + (limit - low) * (above - below)
+        return below + (limit_requests - low) * (above - below)
 
-    def _place(self, limit: float) -> int:
-        return int(self.values.searchsorted(limit, side="right"))
+    def _place(self, limit_requests: float) -> int:
+        return int(self.values.searchsorted(limit_requests, side="right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +81,23 @@ class ReuseGaps:
 
     def shuffled_hit_share(self, capacity_blocks: float) -> float:
         """Blocks found over blocks asked for, the requests in random order (Che)."""
-        remembered = self.remembered_share(capacity_blocks)
-        found = self.uses.counts @ ((self.uses.values - 1) * self._kept(remembered))
+        kept = self._kept(self.shuffled_requests(capacity_blocks))
+        found = self.uses.counts @ ((self.uses.values - 1) * kept)
         return float(found) / self.asked_blocks if self.asked_blocks else 0.0
 
-    def remembered_share(self, capacity_blocks: float) -> float:
-        """T / N of requests in random order."""
+    def shuffled_requests(self, capacity_blocks: float) -> float:
+        """T of requests in random order."""
         if capacity_blocks >= self.distinct_blocks:
-            return 1.0
-        return _root(lambda part: float(self.uses.counts @ self._kept(part)), max(0.0, capacity_blocks), 1.0)
+            return self.requests
+        return _root(lambda t: float(self.uses.counts @ self._kept(t)), max(0.0, capacity_blocks), self.requests)
 
-    def _kept(self, part: float) -> "NDArray[np.float64]":
-        kept: NDArray[np.float64] = 1 - (1 - part) ** self.uses.values
+    def _kept(self, remembered_requests: float) -> "NDArray[np.float64]":
+        kept: NDArray[np.float64] = 1 - (1 - remembered_requests / self.requests) ** self.uses.values
         return kept
 
     def steady_hit_share(self, capacity_blocks: float) -> float:
         """Blocks found over blocks asked for, by the gaps as they are."""
-        found = self.gaps.within(self.remembered_requests(capacity_blocks))
+        found = self.gaps.within_uses(self.remembered_requests(capacity_blocks))
         return found / self.asked_blocks if self.asked_blocks else 0.0
 
     def remembered_requests(self, capacity_blocks: float) -> float:
@@ -108,16 +108,16 @@ class ReuseGaps:
 
     def footprint_blocks(self, requests: float) -> float:
         """F(T): mean distinct blocks of so many requests in a row."""
-        missed = self.gaps.beyond(requests) + self.edges.beyond(requests)
+        missed = self.gaps.beyond_requests(requests) + self.edges.beyond_requests(requests)
         return self.distinct_blocks - missed / (self.requests - requests + 1)
 
 
-def _root(rising: Callable[[float], float], wanted: float, high: float) -> float:
-    """Where a rising function takes a value, between 0 and `high`."""
-    low = 0.0
+def _root(filled_blocks: Callable[[float], float], wanted_blocks: float, most_requests: float) -> float:
+    """Requests, between none and all, whose blocks are as many as wanted."""
+    low, high = 0.0, most_requests
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if rising(middle) < wanted:
+        if filled_blocks(middle) < wanted_blocks:
             low = middle
         else:
             high = middle

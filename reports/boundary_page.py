@@ -89,7 +89,7 @@ def markdown(found: Boundaries) -> str:
     if found.trace is not None:
         from infopt.reports import prefix_trace_report
 
-        lines += ["", prefix_trace_report.markdown(found.trace)]
+        lines += ["", prefix_trace_report.markdown(found.trace, found.assumptions)]
     return "\n".join(lines)
 
 

@@ -36,14 +36,15 @@ def section(trace: PrefixTrace, assumptions: Sequence[Caveat]) -> list[Renderabl
     return [*parts, "", facts([*note_rows(trace), *assumed])]
 
 
-def markdown(trace: PrefixTrace) -> str:
+def markdown(trace: PrefixTrace, assumptions: Sequence[Caveat]) -> str:
     """The same as Markdown."""
     lines = [f"## Trace {trace.hits.name}", "", _requests(trace), ""]
     lines += [f"- {label}: {text}" for label, text in fact_rows(trace)]
     for title, columns, rows in (("Finds", FINDS, finds_rows(trace)), ("Saves", SAVES, saves_rows(trace))):
         names = [name if columns.index(name) == i else f"{name} " for i, name in enumerate(columns)]
         lines += ["", f"### {title}", "", rows_markdown([dict(zip(names, row, strict=True)) for row in rows])]
-    return "\n".join([*lines, "", *(f"- {label}: {text}" for label, text in note_rows(trace))])
+    notes = [*note_rows(trace), *(("assumed", caveat.text) for caveat in assumptions)]
+    return "\n".join([*lines, "", *(f"- {label}: {text}" for label, text in notes)])
 
 
 def _requests(trace: PrefixTrace) -> str:

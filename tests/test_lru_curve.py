@@ -184,8 +184,8 @@ def test_footprints_are_means_over_windows(trace: list[list[int]], data: st.Data
 def test_what_is_remembered_fills_the_cache(trace: list[list[int]], part: float) -> None:
     gaps = gaps_of(trace)
     capacity = part * gaps.distinct_blocks
-    remembered = gaps.remembered_share(capacity)
-    kept = gaps.uses.counts @ (1 - (1 - remembered) ** gaps.uses.values)
+    part = gaps.shuffled_requests(capacity) / gaps.requests
+    kept = gaps.uses.counts @ (1 - (1 - part) ** gaps.uses.values)
     assert kept == pytest.approx(capacity, rel=1e-6)
     assert 0 <= gaps.shuffled_hit_share(capacity) <= gaps.shuffled_hit_share(math.inf) + 1e-12
 

@@ -337,7 +337,9 @@ def test_the_page_fits_and_says_what_it_took(capsys: pytest.CaptureFixture[str])
         "infopt boundary kv-offload --trace mooncake --reuse-share 0.311 --offload-capacity 2526GB",
     ):
         assert text in section
-    assert "## Trace mooncake" in printed(capsys, *MOONCAKE, "--format", "md")
+    page = printed(capsys, *MOONCAKE, "--format", "md")
+    assert "## Trace mooncake" in page
+    assert "- assumed: input 12035 and output 343 tokens: means of mooncake" in page
     assert printed(capsys, *MOONCAKE, "--format", "csv").count("\n") == 2
 
 
