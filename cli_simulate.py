@@ -1,5 +1,6 @@
 """`infopt simulate`: a scenario, what arrives, how it is served, what was promised, and how it is shown."""
 
+import math
 import shlex
 import sys
 from dataclasses import dataclass, replace
@@ -10,8 +11,9 @@ import typer
 
 from infopt.cli import app, emit, tell
 from infopt.cli_observed import ObservedOptions
-from infopt.cli_options import OutputOptions, ScenarioOptions, calibration_notes, takes
+from infopt.cli_options import OutputOptions, ScenarioOptions, calibration_notes, takes, without_options
 from infopt.cli_serving import ServingOptions, TargetOptions
+from infopt.cli_simulate_grid import GridOptions, varied
 from infopt.cli_traffic import TrafficOptions
 from infopt.errors import InfoptError
 
@@ -24,6 +26,7 @@ SIMULATE_STATUSES = (
     "unreadable input, 4 undetermined (no step times are known)."
 )
 GOOD_SHARE = 0.9
+SPARE_RATIO = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,16 @@ class ShownOptions:
 
 
 @app.command(epilog=SIMULATE_STATUSES)
-@takes(ScenarioOptions, TrafficOptions, ServingOptions, TargetOptions, ObservedOptions, ShownOptions, OutputOptions)
+@takes(
+    ScenarioOptions,
+    TrafficOptions,
+    ServingOptions,
+    TargetOptions,
+    ObservedOptions,
+    ShownOptions,
+    GridOptions,
+    OutputOptions,
+)
 def simulate(
     scenario: ScenarioOptions,
     traffic: TrafficOptions,
@@ -58,6 +70,7 @@ def simulate(
     targets: TargetOptions,
     observed: ObservedOptions,
     shown: ShownOptions,
+    many: GridOptions,
     output: OutputOptions,
 ) -> None:
     """Traffic against a deployment: waits and their tails, goodput, the batch, saturation.
@@ -66,10 +79,11 @@ def simulate(
     infopt simulate --model 8b --hw h100 --isl 2000 --osl 300 --rate 8/s --ttft 1s --tpot 50ms
     infopt simulate --model 8b --hw h100 --trace azure-conv --speedup 2 --plot
     infopt simulate --model 70b --hw h100:8 --trace mooncake --rate 1/s --leave-out-long
-    infopt simulate --model 8b --hw l40s --workload interactive --rate 3/s --requests 5000
+    infopt simulate --model 8b --hw h100 --workload interactive --rate 9/s --requests 5000
     infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --users 64 --output-spread 1
     infopt simulate --model 8b --hw h100 --isl 2k --osl 300 --rate 5/s --compare "--batching static" "--chunk 512"
-    infopt simulate --model 8b --hw l40s --replicas 3 --isl 1k --osl 200 --rate 9/s --lose 0@60s+2min
+    infopt simulate --model 8b --hw h100 --isl 2k --osl 300 --rate 5/s --vary chunk=512,2k --vary max-num-seqs=64,256
+    infopt simulate --model 8b --hw h100 --replicas 3 --isl 1k --osl 200 --rate 50/s --requests 20k --lose 0@60s+2min
     infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --rate 15/s --tenant paid=30%:0 --tenant free=70%:1 \\
         --by-priority
 
@@ -77,6 +91,11 @@ def simulate(
     --abort), targets, and what is shown. 32k means 32768 tokens. Step times are the plan's estimate, with its interval.
     """
     records = (scenario, traffic, serving, targets, observed, shown)
+    many.check(shown)
+    if many.vary:
+        text, status = varied(records[:5], many, output.form, lambda laid: job_of((*laid, shown)))
+        emit(text)
+        raise typer.Exit(status)
     if shown.compare is not None:
         text, good = _compared(records, shown, output.form)
     else:
@@ -92,10 +111,7 @@ def _single(records: Records, shown: ShownOptions, form: "Format") -> tuple[str,
     from infopt.reports.simulate_render import render_simulation
     from infopt.studies.simulate import simulated
 
-    if shown.picture is not None:
-        from infopt.reports.pictures import drawing
-
-        drawing(shown.picture, "--picture")  # refused before anything is computed
+    _check_files(shown)
     found = simulated(job_of(records))
     text = render_simulation(found, form, _next(found), shown.plot)
     _write(found, shown)
@@ -114,7 +130,7 @@ def job_of(records: Records) -> "Job":
         raise InfoptError("--hw is missing: traffic is served by a certain machine, such as --hw h100:4")
     if scenario.batch != 1:
         raise InfoptError(
-            f"--batch {scenario.batch}: the batch is what traffic makes it; so many at once are --users {scenario.batch}"
+            f"--batch {scenario.batch}: the batch is what traffic makes it: for so many, --users {scenario.batch}"
         )
     model, hardware = resolve_model(scenario.model, online=scenario.online), scenario.hardware()
     tell(calibration_notes([hardware]))
@@ -170,14 +186,31 @@ def _compared(records: Records, shown: ShownOptions, form: "Format") -> tuple[st
 
 
 def _next(found: "Simulation") -> str:
-    """What to try next, as the same command line with something changed."""
-    base = shlex.join(["infopt", *sys.argv[1:]])
-    if found.summary.saturated and found.saturation is not None:
-        return f"{base} --replicas {_enough(found)}" if "--replicas" not in base else ""
-    return ""
+    """What to try next: the same command line with something added."""
+    words = sys.argv[1:]
+    if found.summary.saturated and found.saturation is not None and found.job.source.users is None:
+        words = [*without_options(words, {"--replicas"}), "--replicas", str(_enough(found))]
+    elif not found.job.targets.given:
+        words = [*words, "--ttft", "1s", "--tpot", "50ms"]
+    elif not found.job.choices.interval:
+        words = [*words, "--interval"]
+    else:
+        return ""
+    return shlex.join(["infopt", *words])
 
 
 def _enough(found: "Simulation") -> int:
-    """Replicas that would serve it with a fifth to spare."""
-    most = (found.saturation_per_s or 1.0) / (found.job.choices.replicas or 1)
-    return -(-found.summary.requests_per_s * 1.2 // most).__int__()
+    """Replicas that serve it with SPARE_RATIO as much as arrives."""
+    copies = found.job.choices.replicas or 1
+    return math.ceil(SPARE_RATIO * found.arrive_per_s / ((found.saturation_per_s or math.inf) / copies))
+
+
+def _check_files(shown: ShownOptions) -> None:
+    """Refuse what cannot be written before anything is computed."""
+    if shown.picture is not None:
+        from infopt.reports.pictures import drawing
+
+        drawing(shown.picture, "--picture")
+    for option, path in (("--rows", shown.rows), ("--save", shown.save)):
+        if path is not None and not path.parent.is_dir():
+            raise InfoptError(f"{option} {path}: there is no folder {path.parent}")

@@ -5,7 +5,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from infopt.reports import simulate_words as words
-from infopt.reports.words import title
 from infopt.studies.simulate import Simulation
 from infopt.studies.simulate_compare import SimulationComparison, Term
 from infopt.units import format_seconds, format_share, format_usd
@@ -118,7 +117,11 @@ def _requests(c: SimulationComparison) -> str:
 
 def _who(s: Simulation, options: str) -> list[str]:
     word, sentence, _ = words.verdict(s)
-    return [options or "(the options as they are)", f"{title(s.plan)}; {words.arrivals(s)[0]}", f"{word}: {sentence}"]
+    return [
+        options or "(the options as they are)",
+        f"{words.headline(s)}; {words.arrivals(s)[0]}",
+        f"{word}: {sentence}",
+    ]
 
 
 def markdown(c: SimulationComparison) -> str:

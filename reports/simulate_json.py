@@ -18,6 +18,7 @@ def as_dict(s: Simulation) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         **figures(found),
+        "arrive_per_s": s.arrive_per_s,
         "served_per_s": s.served_per_s,
         "good_share": s.good_share,
         "good_share_asked": s.job.good_share,

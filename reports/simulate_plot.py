@@ -4,8 +4,7 @@ from pathlib import Path
 
 from infopt.reports.pictures import drawing, saved
 from infopt.reports.simulate_curves import series
-from infopt.reports.simulate_words import verdict
-from infopt.reports.words import title
+from infopt.reports.simulate_words import headline, verdict
 from infopt.studies.simulate import Simulation
 
 SIZE_INCHES = (7.0, 8.0)
@@ -27,5 +26,5 @@ def draw(s: Simulation, path: Path) -> None:
             axis.axvline(loss.time_s, color="tab:red", linestyle="--", linewidth=1)
     axes[-1].set_xlabel("seconds")
     word, _, _ = verdict(s)
-    figure.suptitle(f"{title(s.plan)}: {word.lower()}")
+    figure.suptitle(f"{headline(s)}: {word.lower()}")
     saved(figure, path)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infopt.reports import simulate_words as words
-from infopt.reports.words import title
 from infopt.simulation.outcome import ENDS
 from infopt.simulation.summary import Summary, TenantFigures, Times
 from infopt.studies.simulate import Simulation
@@ -30,7 +29,7 @@ def _parts(s: Simulation, command: str, plot: bool) -> Iterator[Any]:
     from infopt.reports.terminal import STYLES, columns_table, facts, heading, listed
 
     word, sentence, good = words.verdict(s)
-    yield Text(f"Traffic for {title(s.plan)}", style="bold")
+    yield Text(f"Traffic for {words.headline(s)}", style="bold")
     yield facts([*listed("arrives", words.arrivals(s)), *listed("served by", words.serving(s))])
     yield ""
     yield Text().append(word, style=STYLES[good]).append(f": {sentence}")
@@ -180,7 +179,7 @@ def _markdown(s: Simulation) -> Iterator[str]:
     from infopt.reports.markdown import escape, table
 
     word, sentence, _ = words.verdict(s)
-    yield f"### Traffic for {escape(title(s.plan))}"
+    yield f"### Traffic for {escape(words.headline(s))}"
     yield ""
     yield from (f"- arrives: {escape(text)}" for text in words.arrivals(s))
     yield from (f"- served by: {escape(text)}" for text in words.serving(s))
@@ -201,7 +200,7 @@ def _markdown(s: Simulation) -> Iterator[str]:
         from infopt.reports.prefix_trace_report import markdown as prefix_markdown
 
         yield ""
-        yield prefix_markdown(s.prefix)
+        yield prefix_markdown(s.prefix, ())
     yield ""
     yield from (f"- assumed: {escape(text)}" for text in assumption_texts(s))
     yield from (f"- note: {escape(text)}" for text in words.note_texts(s))

@@ -7,7 +7,7 @@ from infopt.arrivals.clients import Clients
 from infopt.arrivals.synthetic import Lengths, Synthetic
 from infopt.arrivals.traces import Trace
 from infopt.boundaries.deciding import named_engine
-from infopt.reports.words import counted
+from infopt.reports.words import counted, title
 from infopt.simulation.setup import Loss
 from infopt.simulation.summary import Targets
 from infopt.studies.simulate import Simulation
@@ -15,7 +15,8 @@ from infopt.units import format_bytes, format_seconds, format_share, format_usd,
 
 # Batches this near to each other agree.
 SAME_SHARE = 0.05
-FINE = "within"
+# From this part of saturation on the batch is steep in the rate.
+NEAR_SHARE = 0.8
 
 
 def rate(per_s: float) -> str:
@@ -34,6 +35,12 @@ def tokens_per_s(per_s: float) -> str:
 def number(value: float) -> str:
     """A mean number of requests: a decimal where it is small."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def headline(s: Simulation) -> str:
+    """Model and devices."""
+    copies = s.job.choices.replicas or 1
+    return title(s.plan) if copies == 1 else title(s.plan).replace(" on ", f" on {copies} copies of ", 1)
 
 
 def arrivals(s: Simulation) -> list[str]:
@@ -150,7 +157,7 @@ def verdict(s: Simulation) -> tuple[str, str, bool]:
 
 
 def _saturated(s: Simulation) -> str:
-    text = f"{rate(s.summary.requests_per_s)} arrive, {rate(s.served_per_s)} are served; the queue grows, so there are "
+    text = f"{rate(s.arrive_per_s)} arrive, {rate(s.served_per_s)} are served; the queue grows, so there are "
     return f"{text}no mean waits to tell"
 
 
@@ -205,7 +212,7 @@ def batch_words(s: Simulation) -> Iterator[str]:
     """The batch that was simulated beside Little's law, and a plan's step beside the simulated one."""
     m, point = s.summary, s.fixed_point
     where = " in a replica" if s.ready.setup.replicas > 1 else ""
-    yield f"{number(m.effective_batch)} sequences{where} on average, {number(m.step_batch)} in a decode step"
+    yield f"{number(m.effective_batch)} sequences{where} on average; in the mean decode step {number(m.step_batch)}"
     if point is not None and point.batch is not None:
         off = m.effective_batch / point.batch - 1
         other = point.calm if point.by_chance else point.chance
@@ -216,8 +223,25 @@ def batch_words(s: Simulation) -> Iterator[str]:
         agrees = "agrees" if abs(off) <= SAME_SHARE else _why_off(s, off)
         yield f"Little's law: {number(point.batch)}{others}; {agrees}"
     if s.plan_tpot_s is not None and m.tpot_s is not None:
-        at = max(1, round(m.effective_batch)) * s.plan.scenario.dp
-        yield f"plan --batch {at}: TPOT {format_seconds(s.plan_tpot_s)}; here {format_seconds(m.tpot_s.mean)}"
+        told = (
+            f"plan --batch {s.plan_batch}: TPOT {format_seconds(s.plan_tpot_s)}; here {format_seconds(m.tpot_s.mean)}"
+        )
+        yield told + _why_slower(s, m.tpot_s.mean / s.plan_tpot_s - 1)
+
+
+def _why_slower(s: Simulation, off: float) -> str:
+    """What a plan's step leaves out that is here."""
+    if abs(off) <= SAME_SHARE:
+        return ""
+    reasons = []
+    point, context = s.fixed_point, s.plan.scenario.decode_context_tokens
+    if point is not None and abs(point.context_tokens / context - 1) > SAME_SHARE:
+        reasons.append(f"the mean context here is {point.context_tokens:,.0f} tokens, there {context:,.0f}")
+    if s.summary.saturated or _bursty(s.job.source):
+        reasons.append("the batch varies, and most requests meet it when it is large")
+    elif not reasons:
+        reasons.append("a mean of requests, in batches that vary")
+    return f": {'; '.join(reasons)}"
 
 
 def _why_off(s: Simulation, off: float) -> str:
@@ -228,12 +252,14 @@ def _why_off(s: Simulation, off: float) -> str:
         reasons.append("preempted requests compute anew")
     if m.waiting > m.effective_batch:
         reasons.append("the queue, not the rate, decides how many run")
-    if not s.ready.setup.losses and s.job.source.users is None and _bursty(s.job.source):
+    if s.job.source.users is None and _bursty(s.job.source):
         reasons.append("arrivals are not even, and steps get longer in bursts")
     if any(count for how, count in m.ended.items() if how != "done"):
         reasons.append("not every answer is computed whole")
-    if s.ready.setup.losses:
-        reasons.append("a replica fails")
+    if s.job.source.users is not None:
+        reasons.append("users leave one by one as the run ends")
+    if s.saturation and s.arrive_per_s > NEAR_SHARE * s.saturation.rate_per_s:
+        reasons.append("near saturation small differences grow")
     why = "; ".join(reasons) or "chance, and a run that is short"
     return f"{'+' if off > 0 else '-'}{format_share(abs(off))} here: {why}"
 
@@ -253,11 +279,16 @@ def saturation_words(s: Simulation) -> Iterator[str]:
     if s.job.source.users is not None:
         yield f"these users take {format_share(s.served_per_s / most)} of it"
         return
-    ratio = s.summary.requests_per_s / most
+    ratio = s.arrive_per_s / most
     if ratio <= 1:
         yield f"this load is {format_share(ratio)} of it: it can grow {1 / ratio:.2f} times"
     else:
         yield f"this load is {ratio:.2f} times as much"
+    replicas = s.ready.setup.replicas
+    if replicas > 1:
+        left = most * (replicas - 1) / replicas
+        holds = "holds" if s.arrive_per_s <= left else "does not hold"
+        yield f"with {replicas - 1} of {replicas} replicas {rate(left)}: {holds} this load"
 
 
 def cost_words(s: Simulation) -> str:
@@ -283,8 +314,6 @@ def note_texts(s: Simulation) -> list[str]:
         notes.append("priorities are given, but the engine serves in order of arrival: --by-priority")
     band = s.ready.ends(max(1, round(s.summary.step_batch)))
     ratios = [getattr(setup.clock, "step_ratio", 1.0) for setup in band]
-    notes.append(
-        f"steps may take {ratios[0]:.2f} to {ratios[1]:.2f} times as long (nine in ten measurements): --interval "
-        "simulates both ends"
-    )
+    more = "" if s.low else ": --interval simulates both ends"
+    notes.append(f"steps may take {ratios[0]:.2f} to {ratios[1]:.2f} times as long (nine in ten measurements){more}")
     return notes

@@ -15,6 +15,7 @@ from dataclasses import replace
 from infopt.arrivals.arrival import Source
 from infopt.arrivals.clients import Clients
 from infopt.arrivals.reshaped import Shorter
+from infopt.arrivals.synthetic import Synthetic
 from infopt.arrivals.traces import Trace
 from infopt.boundaries.load import Load
 from infopt.errors import InfoptError, UndeterminedError
@@ -24,7 +25,7 @@ from infopt.ledgers.estimate import Estimate, NoEstimate
 from infopt.ledgers.terms import Caveat
 from infopt.profiles.geometry import ModelProfile
 from infopt.simulation.deployment import simulate
-from infopt.simulation.outcome import CANCELLED, DONE, Outcome, Rows, Samples
+from infopt.simulation.outcome import CANCELLED, DONE, ENDS, Outcome, Rows, Samples
 from infopt.simulation.setup import Batching, Loss, Routing
 from infopt.simulation.summary import Summary, Targets, summary
 from infopt.studies.boundary import situated
@@ -98,9 +99,9 @@ class Simulation:
 
     plan           of one copy of the deployment
     ready          what was simulated: scheduler, cache, clock
-    served_per_s   requests that ended in the measured time
+    arrive_per_s   requests, while any arrive;  served_per_s  that ended in the measured time
     good_share     within the targets, of requests whose client did not leave by itself; without targets, answered whole
-    plan_tpot_s    a plan's TPOT at the batch that was simulated; None where a plan has none
+    plan_batch     `--batch` of a plan with as many sequences; plan_tpot_s  its TPOT, None where it has none
     left_out       requests that the engine would have refused
     prefix         caches of other sizes on this trace
     rows           of the requests, where they were asked for
@@ -111,6 +112,7 @@ class Simulation:
     ready: Simulated
     summary: Summary
     samples: Samples
+    arrive_per_s: float
     served_per_s: float
     good_share: float
     arrivals_end_s: float
@@ -119,6 +121,7 @@ class Simulation:
     losses: Losses | None
     low: Summary | None
     high: Summary | None
+    plan_batch: int
     plan_tpot_s: float | None
     left_out: int
     prefix: PrefixTrace | None
@@ -150,6 +153,10 @@ class Simulation:
         return self.plan.scenario.gpus * (self.job.choices.replicas or 1)
 
 
+# A rate so much above saturation is beyond what chance does in a run.
+OVERLOAD_RATIO = 1.05
+
+
 class DoesNotFitError(InfoptError):
     """The deployment cannot start, so there is nothing to simulate."""
 
@@ -166,27 +173,33 @@ def simulated(job: Job) -> Simulation:
     ready = ready_of(job, plan)
     source = Shorter(job.source, ready.setup.max_tokens, job.choices.leave_out, _limit(job, ready))
     outcome = simulate(source, ready.setup)
+    most = saturation(source, ready.setup) if job.choices.saturation else None
     found = summary(outcome, job.targets)
+    arrive_per_s = _arrive_per_s(outcome, found)
+    if most is not None and _overloaded(outcome, found, arrive_per_s / most.rate_per_s):
+        found = replace(found, saturated=True, ttft_s=None, e2e_s=None)
     low, high = _ends(job, source, ready, found)
+    plan_batch = _plan_batch(job, ready, found.effective_batch)
     window = outcome.window
-    bounds = saturation(source, ready.setup) if job.choices.saturation else None
     return Simulation(
         job=job,
         plan=plan,
         ready=ready,
         summary=found,
         samples=outcome.samples,
+        arrive_per_s=arrive_per_s,
         served_per_s=window.ended / window.time_s if window.time_s else 0.0,
         good_share=_good_share(outcome, found),
         arrivals_end_s=outcome.arrivals_end_s,
-        fixed_point=None if found.saturated else fixed_point(outcome, ready.setup),
-        saturation=bounds,
+        fixed_point=None if found.saturated or ready.setup.losses else _fixed_point(job, outcome, ready),
+        saturation=most,
         losses=loss_figures(outcome, ready.setup.losses, job.targets) if ready.setup.losses else None,
         low=low,
         high=high,
-        plan_tpot_s=_plan_tpot_s(job, found.effective_batch),
+        plan_batch=plan_batch,
+        plan_tpot_s=_plan_tpot_s(job, plan_batch),
         left_out=source.left_out() if job.choices.leave_out else 0,
-        prefix=_prefix(job, found) if job.choices.hits else None,
+        prefix=_prefix(job, plan_batch) if job.choices.hits and ready.setup.scheduler.prefix_caching else None,
         rows=outcome.rows if job.choices.keep_rows else None,
         assumptions=(*job.assumed, *plan.assumptions, *ready.assumptions),
         notes=tuple(_notes(outcome, found, plan)),
@@ -219,7 +232,7 @@ def ready_of(job: Job, plan: Plan) -> Simulated:
     if isinstance(ready, NoEstimate):
         if plan.memory.fits is False:
             remedies = "; ".join(remedy.text for remedy in plan.remedies)
-            raise DoesNotFitError(f"{ready.reason}{f'; it would with {remedies}' if remedies else ''}")
+            raise DoesNotFitError(f"{ready.reason}{f'; it would with any one of: {remedies}' if remedies else ''}")
         raise UndeterminedError(f"no simulation, for there is no step time: {ready.reason}")
     copies = c.replicas or 1
     return replace(ready, setup=replace(ready.setup, replicas=ready.setup.replicas * copies))
@@ -235,6 +248,26 @@ def _limit(job: Job, ready: Simulated) -> str:
     return f"the {most:,} tokens that its cache pool holds: more or larger devices"
 
 
+def _arrive_per_s(outcome: Outcome, found: Summary) -> float:
+    """The measured time may go on after the last request has come."""
+    time_s = outcome.arrivals_end_s - outcome.from_s
+    return found.requests_per_s if outcome.closed or time_s <= 0 else found.measured_requests / time_s
+
+
+def _overloaded(outcome: Outcome, found: Summary, load_ratio: float) -> bool:
+    """Whether more arrives than can be served, and nobody is sent away; a short run may end before its queue shows."""
+    ended = found.ended
+    stay = found.requests == ended[ENDS[DONE]] + ended[ENDS[CANCELLED]]
+    return not outcome.closed and stay and load_ratio > OVERLOAD_RATIO
+
+
+def _fixed_point(job: Job, outcome: Outcome, ready: Simulated) -> FixedPoint | None:
+    inner = job.source.source if isinstance(job.source, Clients) else job.source
+    evenly = isinstance(inner, Synthetic) and inner.process == "steady"
+    think_s = inner.think_s if isinstance(inner, Synthetic) else 0.0
+    return fixed_point(outcome, ready.setup, not evenly, job.source.users, think_s)
+
+
 def _good_share(outcome: Outcome, found: Summary) -> float:
     """Of the requests whose client did not leave by itself, those that were served as promised."""
     rows = outcome.rows
@@ -245,12 +278,12 @@ def _good_share(outcome: Outcome, found: Summary) -> float:
     return found.good_share * len(ends) / meant if meant else 1.0
 
 
-def _prefix(job: Job, found: Summary) -> PrefixTrace | None:
+def _prefix(job: Job, batch: int) -> PrefixTrace | None:
     """Hits of a recorded trace at other sizes of the cache, beside the batch that was simulated."""
     source = job.source.source if isinstance(job.source, Clients) else job.source
     if not isinstance(source, Trace) or not source.prefix_block_tokens:
         return None
-    request = replace(job.request, batch=max(1, round(found.effective_batch)) * job.request.dp)
+    request = replace(job.request, batch=batch)
     situation, _ = situated(job.model, job.hardware, request, Load())
     caches = caches_of(job.request.dp * (job.choices.replicas or 1), "random")
     if caches > 1:
@@ -266,9 +299,15 @@ def _ends(job: Job, source: Source, ready: Simulated, found: Summary) -> tuple[S
     return low, high
 
 
-def _plan_tpot_s(job: Job, batch: float) -> float | None:
-    """What `plan` expects of a token in a batch as large, of requests of the request's lengths."""
-    at_batch = replace(job.request, batch=max(1, round(batch)) * job.request.dp)
+def _plan_batch(job: Job, ready: Simulated, batch: float) -> int:
+    """The `--batch` of a plan with as many sequences in a replica: replicas that share experts are one here."""
+    groups = ready.setup.replicas // (job.choices.replicas or 1)
+    return max(job.request.dp, round(batch * groups))
+
+
+def _plan_tpot_s(job: Job, batch: int) -> float | None:
+    """What `plan` expects of a token in this batch, of requests of the request's lengths."""
+    at_batch = replace(job.request, batch=batch)
     expected = planned(job.model, job.hardware, at_batch).estimate
     return expected.tpot_s if isinstance(expected, Estimate) else None
 

@@ -1,12 +1,14 @@
 """What stands beside a simulation: the batch of Little's law, the most that is served, replicas that fail.
 
     fixed point  B = rate x residence(max(1, B));  with chance  B = rate x residence(1 + B)       (ledgers/queueing.py)
-    residence(B) = B prompt + (OSL - 1 + steps of the prompt) decode(B, context)
+    of users     B = users residence(B) / (residence(B) + think)
+    residence(B) = B prompt + (OSL - 1 + steps of the prompt) decode(B, context); where prompts stop answers their
+                   steps are in prompt
     saturation   = requests ended / time, between the first tenth of them and the moment the last is let in, where
                    enough of them are present at once that the deployment is never short of work
 rate  requests/s of one replica;  prompt  seconds its chunks add to steps, mean over requests;  decode  a step;
 context  of resident sequences at a random moment, length-biased.
-A request that comes by chance meets B others beside itself; one that comes on time, or of a closed loop, is one of B.
+A request that comes by chance meets B others beside itself; one that comes on time is one of B.
 Ignored in the fixed point: that steps between whole numbers of sequences are not straight, waiting, preemptions.
 """
 
@@ -35,6 +37,7 @@ RELATIVE = 1e-6
 class FixedPoint:
     """Mean sequences in a replica; None above saturation.
 
+    context_tokens  of a resident sequence, on average
     calm    where a request is one of the batch;  chance  where it meets the batch beside itself
     by_chance  which of them this traffic is like
     """
@@ -42,6 +45,7 @@ class FixedPoint:
     calm: float | None
     chance: float | None
     by_chance: bool
+    context_tokens: float
 
     @property
     def batch(self) -> float | None:
@@ -84,21 +88,32 @@ class Losses:
     during: Phase | None
 
 
-def fixed_point(outcome: Outcome, setup: Setup) -> FixedPoint | None:
-    """The batch that the measured rate keeps resident; None where nothing was measured."""
+def fixed_point(
+    outcome: Outcome, setup: Setup, by_chance: bool, users: int | None = None, think_s: float = 0.0
+) -> FixedPoint | None:
+    """The batch that the measured rate, or so many users, keep resident; None where nothing was measured."""
     window = outcome.window
     if not window.time_s or not window.arrived or setup.scheduler.batching == "static":
         return None
     rate_per_s = window.arrived / (window.alive_s or window.time_s)
-    residence_s = _residence_s(outcome, setup)
+    residence_s, context_tokens = _residence_s(outcome, setup)
+    if users is not None:
+        here = users / setup.replicas
+        found = _smallest(lambda batch: here * _part_inside(residence_s(max(1.0, batch)), think_s), here)
+        return FixedPoint(found, None, False, context_tokens)
     most = float(setup.scheduler.max_num_seqs)
     calm = _smallest(lambda batch: rate_per_s * residence_s(max(1.0, batch)), most)
     chance = _smallest(lambda batch: rate_per_s * residence_s(1.0 + batch), most)
-    return FixedPoint(calm, chance, by_chance=not outcome.closed)
+    return FixedPoint(calm, chance, by_chance, context_tokens)
 
 
-def _residence_s(outcome: Outcome, setup: Setup) -> Callable[[float], float]:
-    """Seconds that a mean request of this run stays in a replica with so many."""
+def _part_inside(residence_s: float, think_s: float) -> float:
+    """Part of the time that a user waits for an answer."""
+    return residence_s / (residence_s + think_s)
+
+
+def _residence_s(outcome: Outcome, setup: Setup) -> tuple[Callable[[float], float], float]:
+    """Seconds that a mean request of this run stays in a replica with so many, and their mean context."""
     import numpy as np
 
     rows, clock = outcome.rows, setup.clock
@@ -113,11 +128,13 @@ def _residence_s(outcome: Outcome, setup: Setup) -> Callable[[float], float]:
     answer = float(outputs.mean())
     spread_ratio = float(outputs.std()) / answer if answer else 0.0
     context_tokens = held_tokens(float(np.average(inputs, weights=outputs)), answer, spread_ratio)
+    if setup.scheduler.prefill_first:  # prompts have steps of their own
+        prompt_s, steps = prompt_s + steps * clock.prompt_step_s(1), 0.0
 
     def residence_s(batch: float) -> float:
         return batch * prompt_s + (max(0.0, answer - 1) + steps) * _decode_s(clock, batch, context_tokens)
 
-    return residence_s
+    return residence_s, context_tokens
 
 
 def _decode_s(clock: Clock, batch: float, context_tokens: float) -> float:

@@ -67,7 +67,7 @@ Figure = tuple[str, str, str, str, float | None]
 def _figures(s: Simulation) -> Iterator[Figure]:
     """Group, name, unit, what is better, value."""
     m = s.summary
-    yield "load", "arrive", "requests/s", "", m.requests_per_s
+    yield "load", "arrive", "requests/s", "", s.arrive_per_s
     yield "load", "served", "requests/s", "more", s.served_per_s
     yield "load", "goodput", "requests/s", "more", m.goodput_per_s
     yield "load", "good share", "share", "more", s.good_share
