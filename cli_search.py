@@ -19,6 +19,7 @@ from infopt.cli_options import (
     share,
     takes,
 )
+from infopt.cli_simulate_grid import SchedulerOption, WorkersOption
 from infopt.errors import InfoptError
 from infopt.units import parse_rate_per_s, parse_seconds, parse_usd
 
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from infopt.reports.emit import EmitForm
     from infopt.studies.scenarios import Request
     from infopt.studies.search import Search, Targets
+    from infopt.studies.search_simulated import Traffic
 
 
 SEARCH_STATUSES = (
     "Exit status: 0 good, 1 nothing meets the targets, 2 wrong usage or unreadable input, "
     "4 undetermined (a fact is missing, or nothing was measured there)."
 )
+NONE_HOLDS = "no row of the front keeps the targets in simulation; without --simulate the first is emitted"
+MOST_BURSTINESS = 100.0
 EmitOption = Annotated[
     Literal["helm", "k8s", "compose"] | None,
     typer.Option("--emit", help="The deployment of the row as a file, printed or written to --out."),
@@ -169,6 +173,52 @@ class SearchOptions:
         return [apply_prices(choice, prices) for choice in choices]
 
 
+def burstiness(text: str) -> float:
+    """Standard deviation over mean of the gaps between requests."""
+    try:
+        ratio = float(str(text))
+    except ValueError as error:
+        raise InfoptError(f"--simulate-burstiness {text}: not a number; 1 by chance, 2 in bursts, 0 evenly") from error
+    if not 0 <= ratio <= MOST_BURSTINESS:
+        raise InfoptError(f"--simulate-burstiness {text}: it must be 0 to {MOST_BURSTINESS:g}")
+    return ratio
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateOptions:
+    """Whether the front is simulated, under which traffic, and where."""
+
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="Simulate every row of the front: do the targets hold for 99 % of requests?"),
+    ] = False
+    simulate_requests: Annotated[
+        int | None, number("--simulate-requests", "Requests of each simulation; default: 2,000, or 20 full batches.")
+    ] = None
+    simulate_burstiness: Annotated[
+        float,
+        typer.Option(
+            "--simulate-burstiness",
+            parser=burstiness,
+            metavar="RATIO",
+            help="How gaps between requests vary: 1 by chance (Poisson), more in bursts, 0 not at all.",
+        ),
+    ] = 1.0
+    workers: WorkersOption = None
+    scheduler: SchedulerOption = None
+
+    def traffic(self) -> "Traffic | None":
+        """What arrives, None where nothing is simulated."""
+        from infopt.studies.search_simulated import Traffic
+
+        if self.simulate:
+            return Traffic(self.simulate_requests, self.simulate_burstiness)
+        alone = (self.simulate_requests, self.workers, self.scheduler)
+        if any(value is not None for value in alone) or self.simulate_burstiness != 1.0:
+            raise InfoptError("--simulate-requests, --simulate-burstiness, --workers, --scheduler: add --simulate")
+        return None
+
+
 def check_emission(form: str | None, out: Path | None, printed: bool) -> None:
     """Refuse options that contradict each other: standard output holds one thing."""
     if form is None and out is not None:
@@ -179,9 +229,10 @@ def check_emission(form: str | None, out: Path | None, printed: bool) -> None:
 
 def emitted(result: "Search", row: int, form: "EmitForm", out: Path | None) -> bool:
     """Write or print the deployment of a row; whether standard output is thereby used up."""
-    if result.binding:
+    missing = result.binding.text if result.binding else NONE_HOLDS if result.none_holds else ""
+    if missing:
         if out is None:
-            tell([f"nothing is emitted: {result.binding.text}"])
+            tell([f"nothing is emitted: {missing}"])
         return out is None
     from infopt.reports.emit import emit_text
 
@@ -196,9 +247,10 @@ def emitted(result: "Search", row: int, form: "EmitForm", out: Path | None) -> b
 
 
 @app.command(epilog=SEARCH_STATUSES)
-@takes(SearchOptions, OutputOptions)
+@takes(SearchOptions, SimulateOptions, OutputOptions)
 def search(
     options: SearchOptions,
+    simulation: SimulateOptions,
     output: OutputOptions,
     row: Annotated[int | None, number("--row", "Only this row of the front, with its neighbours.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Every term of the row (default: the first).")] = False,
@@ -218,15 +270,17 @@ def search(
     infopt search --model 8b --tpot 20ms --rate 300/min --isl 1k --osl 256 --hw h100,h200 --budget 20/h
     infopt search --model 8b --tpot 20ms --rate 5/s --isl 1k --osl 256 --hw h200 --row 2 --explain
     infopt search --model 8b --tpot 20ms --rate 5/s --isl 1k --osl 256 --hw h200 --emit k8s --out deployment.yaml
+    infopt search --model 8b --ttft 300ms --tpot 20ms --rate 12/s --isl 1k --osl 256 --hw h200 --simulate
 
     Every accelerator, placement, number format and concurrency is looked at; the Pareto front is printed.
     """
     from infopt.profiles.resolve import resolve_model
     from infopt.reports.render import render_search, render_search_row
-    from infopt.studies.search import plan_of
+    from infopt.studies.search import holds
     from infopt.studies.search import search as study
 
     check_emission(emit_form, out, printed=output.form != "table" or explain)
+    traffic = simulation.traffic()
     model = resolve_model(options.model, online=options.online)
     if plot is not None:
         from infopt.reports.pictures import drawing
@@ -235,15 +289,20 @@ def search(
     devices = options.devices()
     tell(calibration_notes(devices))
     result = study(model, options.request(), devices, options.targets())
+    if traffic is not None and result.front:
+        from infopt.studies.search_simulated import simulated_front
+
+        result = simulated_front(result, traffic, simulation.workers, simulation.scheduler)
     if plot is not None and result.front:
         from infopt.reports.search_plot import draw
 
         draw(result, plot)
-    status = verdict_status(plan_of(result.chosen).fits if result.front else False, allow_undetermined)
-    if emit_form is not None and emitted(result, row or 1, emit_form, out):
+    status = verdict_status(holds(result), allow_undetermined)
+    chosen = row or result.chosen_number
+    if emit_form is not None and emitted(result, chosen, emit_form, out):
         raise typer.Exit(status)
     if result.front and (explain or row is not None):
-        emit(render_search_row(result, row or 1, output.form, explain))
+        emit(render_search_row(result, chosen, output.form, explain))
     else:
         emit(render_search(result, output.form))
     raise typer.Exit(status)

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
 from infopt.reports.screen import terminal_width
 from infopt.reports.search_report import DROPPED_FIRST, LEGEND
@@ -38,15 +39,27 @@ def _parts(result: Search) -> Iterator[RenderableType]:
         yield facts([("binding", result.binding.text), *listed("or", result.binding.others), *_unknown(result)])
         return
     yield from _tables(result)
-    yield from _row(result, 1)
+    if result.tails:
+        yield from _simulated(result)
+    yield from _row(result, result.chosen_number)
     yield ""
     yield facts(
         [
             *LEGEND,
+            *(tails.LEGEND if result.tails else ()),
             *_unknown(result),
             ("next", "--row 2 for another row, --explain for its terms, --format csv for all rows"),
         ]
     )
+
+
+def _simulated(result: Search) -> Iterator[RenderableType]:
+    yield heading("SIMULATED", tails.heading_words(result))
+    table = words.tail_rows(result)
+    yield columns_table(tails.COLUMNS, table, "deployment", tails.DROPPED_FIRST, indent=2)
+    style = STYLES[not result.none_holds]
+    yield Padding(Text(tails.verdict_words(result), style=style), (0, 0, 0, 2))
+    yield ""
 
 
 def row_page(result: Search, number: int) -> str:
@@ -77,7 +90,8 @@ def _row(result: Search, number: int) -> Iterator[RenderableType]:
     plan = plan_of(d)
     command = words.command_of(plan)
     yield heading(f"ROW {number}", f"{_why(result, d)}weights {words.format_note(result, d)}")
-    yield facts([*words.deployment_facts(d, plan), *listed("note", words.notes(d, plan))])
+    simulated = [("simulated", tails.row_words(d, result.tails[number - 1], result.targets))] if result.tails else []
+    yield facts([*words.deployment_facts(d, plan), *simulated, *listed("note", words.notes(d, plan))])
     yield ""
     yield heading("COMMAND", "of each replica" if d.replicas > 1 else "")
     yield Text("\n".join(folded(command.parts, terminal_width())))
@@ -107,4 +121,6 @@ def _why(result: Search, d: Deployment) -> str:
     """Why the first row is first."""
     if d is not result.chosen:
         return ""
+    if result.chosen_number > 1:
+        return "the first that holds, "
     return "the cheapest, " if d.usd_per_hour is not None else "the fewest devices, "

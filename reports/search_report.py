@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
 from infopt.reports.json_report import plan_dict
 from infopt.studies.search import Deployment, Search, Targets, plan_of, row_of
@@ -31,6 +32,7 @@ def as_dict(result: Search) -> dict[str, Any]:
         "no_estimate": list(result.space.no_estimate),
         "no_estimate_formats": list(result.space.no_estimate_formats),
         "feasible": result.feasible,
+        "simulated": tails.summary_dict(result),
         "binding": b.text if b else None,
         "binding_constraint": b.constraint if b else None,
         "binding_needed": b.needed if b else None,
@@ -70,13 +72,17 @@ def row(result: Search, number: int, d: Deployment, explain: bool = False) -> di
         "command": command.text,
         "command_notes": list(command.notes),
         "notes": words.notes(d, plan),
+        "simulated": tails.row_dict(result.tails[number - 1]) if result.tails else None,
         "neighbours": [{"change": n.change, "verdict": n.verdict} for n in neighbours(result, d)],
     }
 
 
 def rows(result: Search) -> list[dict[str, Any]]:
     """The front as flat rows, for CSV."""
-    return [flat_row(number, d) for number, d in enumerate(result.front, start=1)]
+    plain = [flat_row(number, d) for number, d in enumerate(result.front, start=1)]
+    return (
+        [{**one, **more} for one, more in zip(plain, tails.flat(result.tails), strict=True)] if result.tails else plain
+    )
 
 
 def flat_row(number: int, d: Deployment) -> dict[str, Any]:
@@ -146,8 +152,13 @@ def _markdown_lines(result: Search) -> Iterator[str]:
         yield ""
         kept = (words.cells(number, d) for number, d in words.shown(group, words.SHOWN_FIRST))
         yield from table(words.COLUMNS, kept, words.ALIGNMENT)
+    if result.tails:
+        yield ""
+        yield f"**Simulated**, {tails.heading_words(result)}; {tails.verdict_words(result)}."
+        yield ""
+        yield from table(tails.COLUMNS, words.tail_rows(result), tails.ALIGNMENT)
     yield ""
-    yield from _row_lines(result, 1)
+    yield from _row_lines(result, result.chosen_number)
 
 
 def row_markdown(result: Search, number: int) -> str:
@@ -164,6 +175,8 @@ def _row_lines(result: Search, number: int) -> Iterator[str]:
     yield f"**Row {number}**"
     yield ""
     yield from (f"- {name}: {escape(text)}" for name, text in words.deployment_facts(d, plan))
+    if result.tails:
+        yield f"- simulated: {escape(tails.row_words(d, result.tails[number - 1], result.targets))}"
     yield from (f"- note: {escape(text)}" for text in words.notes(d, plan))
     yield ""
     yield "```sh"

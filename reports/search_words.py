@@ -107,6 +107,27 @@ def shown(rows: Iterable[tuple[int, Deployment]], limit: int) -> list[tuple[int,
     return kept
 
 
+def tail_rows(result: Search) -> list[list[str]]:
+    """What was simulated of the rows that are shown."""
+    from infopt.reports import search_tails
+
+    groups = [group for _, group in by_format(result)]
+    limits = [SHOWN_FIRST, *[SHOWN_OTHER] * len(groups)]
+    return [
+        search_tails.cells(number, deployment_words(d), d, result.tails[number - 1], result.targets)
+        for group, limit in zip(groups, limits, strict=False)
+        for number, d in chosen_too(result, group, shown(group, limit))
+    ]
+
+
+def chosen_too(
+    result: Search, group: list[tuple[int, Deployment]], kept: list[tuple[int, Deployment]]
+) -> list[tuple[int, Deployment]]:
+    """The rows that are shown of a format, and the chosen one."""
+    numbers = {number for number, _ in kept} | {result.chosen_number}
+    return [(number, d) for number, d in group if number in numbers]
+
+
 def format_note(result: Search, d: Deployment) -> str:
     stored = result.model.quantization.format if result.model.quantization else result.model.compute_dtype
     return "as stored" if d.replica.scenario.weight_format == stored else "may cost quality"

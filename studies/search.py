@@ -14,7 +14,7 @@ Ignored: bursts (the load is its mean), link time between machines.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infopt.errors import InfoptError
 from infopt.hardware.accelerator import HardwareChoice
@@ -24,6 +24,9 @@ from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan, plan_built
 from infopt.studies.scenarios import Request, lengths
 from infopt.studies.search_space import Replica, Space, space, weight_bits
+
+if TYPE_CHECKING:
+    from infopt.studies.search_simulated import Tail
 
 # Latencies nearer than this are equal: the estimate is no better.
 LATENCY_STEP = 1.02
@@ -92,6 +95,7 @@ class Search:
     front     best first: formats in order (as stored first), within one by price, devices, bits of cache, latency
     feasible  deployments that meet every target, of which the front is left
     binding   the constraint that leaves nothing, with its nearest relaxation; None where something is feasible
+    tails     what simulations say of each row of the front; empty where none were made
     """
 
     model: ModelProfile
@@ -103,10 +107,21 @@ class Search:
     feasible: int
     front: tuple[Deployment, ...]
     binding: "Binding | None"
+    tails: "tuple[Tail, ...]" = ()
+
+    @property
+    def chosen_number(self) -> int:
+        """The first row that holds in simulation; the first of all where none was simulated, or none holds."""
+        return next((number for number, tail in enumerate(self.tails, start=1) if tail.holds), 1)
+
+    @property
+    def none_holds(self) -> bool:
+        """Whether simulations were made, and none of them held the targets."""
+        return bool(self.tails) and not any(tail.holds for tail in self.tails)
 
     @property
     def chosen(self) -> Deployment:
-        return self.front[0]
+        return self.front[self.chosen_number - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +296,27 @@ def _order(d: Deployment) -> tuple[Any, ...]:
     return (-weight_bits(s), d.beyond_measured, usd is None, usd or 0.0, d.gpus, -s.kv.bits_per_element, d.e2e_s)
 
 
+def holds(result: Search) -> bool | None:
+    """Whether a deployment does what is asked, in simulation where that was made; None where that is not known."""
+    if not result.front:
+        return False
+    if result.none_holds:
+        return False if any(tail.holds is False for tail in result.tails) else None
+    return plan_of(result.chosen).fits
+
+
+def request_of(d: Deployment) -> Request:
+    """What one replica is asked at the load, with the engine's limit of sequences as the command line sets it."""
+    return replace(d.replica.request, batch=d.sequences, max_num_seqs=limit_of(d))
+
+
+def limit_of(d: Deployment) -> int:
+    """The engine's limit of sequences, of each attention replica."""
+    return -(-d.limit // d.replica.scenario.dp)
+
+
 def plan_of(d: Deployment) -> Plan:
-    """The plan of one replica at the load, with the engine's limit of sequences as the command line sets it."""
-    replica = d.replica
-    each = -(-d.limit // replica.scenario.dp)
-    scenario = replace(replica.scenario, batch=d.sequences, max_num_seqs=each)
-    request = replace(replica.request, batch=d.sequences, max_num_seqs=each)
+    """The plan of one replica at the load."""
+    replica, request = d.replica, request_of(d)
+    scenario = replace(replica.scenario, batch=d.sequences, max_num_seqs=limit_of(d))
     return plan_built(replace(replica.built, scenario=scenario), replica.hardware, request, explain_fit=False)

@@ -7,14 +7,12 @@ and nobody but the scheduler named is spoken to.
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib import import_module
+from typing import Any, TypeVar
 
 from infopt import __version__
 from infopt.errors import InfoptError, MissingExtraError
-from infopt.studies.simulate_many import DIED, Failed, attempt, unforeseen
-
-if TYPE_CHECKING:
-    from distributed import Client, Future
+from infopt.studies.simulate_many import TOO_MUCH, Failed, attempt, unforeseen
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -38,24 +36,28 @@ def on_cluster(work: Callable[[J], R], jobs: Sequence[J], address: str) -> list[
 
 def versions() -> dict[str, str]:
     """What must be equal for results to be."""
-    import distributed
     import numpy as np
 
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"infopt": __version__, "Python": python, "NumPy": np.__version__, "distributed": distributed.__version__}
+    own = {"infopt": __version__, "Python": python, "NumPy": np.__version__}
+    return {**own, "distributed": _distributed().__version__}
 
 
-def _connected(address: str) -> "Client":
-    import warnings
-
+def _distributed() -> Any:
     try:
-        from distributed import Client
+        return import_module("distributed")
     except ImportError as error:
         raise MissingExtraError("--scheduler", "cluster") from error
+
+
+def _connected(address: str) -> Any:
+    import warnings
+
+    connect = _distributed().Client
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # versions that differ: said below, in one line
-            return Client(address, timeout=REACHED_S, set_as_default=False)
+            return connect(address, timeout=REACHED_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InfoptError(
             f"--scheduler {address}: no dask scheduler answers there; start one with `dask scheduler` and give "
@@ -63,7 +65,7 @@ def _connected(address: str) -> "Client":
         ) from error
 
 
-def _check_workers(client: "Client", address: str, own: dict[str, str]) -> None:
+def _check_workers(client: Any, address: str, own: dict[str, str]) -> None:
     """Refuse a cluster without workers, or with one that would compute something else."""
     try:
         client.wait_for_workers(1, timeout=ALONE_S)
@@ -95,12 +97,12 @@ def checked(work: Callable[[J], R], job: J, asked: dict[str, str]) -> R | Failed
 
 
 def _gathered(
-    client: "Client", address: str, work: Callable[[J], R], jobs: Sequence[J], own: dict[str, str]
+    client: Any, address: str, work: Callable[[J], R], jobs: Sequence[J], own: dict[str, str]
 ) -> list[R | Failed]:
     from queue import Empty, SimpleQueue
 
-    ended: SimpleQueue[Future] = SimpleQueue()
-    left: dict[Future, int] = {}
+    ended: SimpleQueue[Any] = SimpleQueue()
+    left: dict[Any, int] = {}
     for index, job in enumerate(jobs):
         future = client.submit(checked, work, job, own, pure=False, retries=RETRIES)
         left[future] = index
@@ -118,17 +120,15 @@ def _gathered(
     return [found[index] for index in range(len(jobs))]
 
 
-def _result(future: "Future", address: str) -> Any:
-    from distributed.scheduler import KilledWorker
-
+def _result(future: Any, address: str) -> Any:
     if future.status not in ("finished", "error"):
         return Failed(f"--scheduler {address}: {GONE}")
     error = future.exception()
-    if isinstance(error, KilledWorker):
-        return Failed(DIED)
+    if isinstance(error, _distributed().scheduler.KilledWorker):
+        return Failed(f"its worker died, and those it was given to after that: {TOO_MUCH}")
     return future.result() if error is None else unforeseen(error)
 
 
-def _works(client: "Client") -> bool:
+def _works(client: Any) -> bool:
     """Whether there is a worker to wait for."""
     return client.status == "running" and bool(client.scheduler_info()["workers"])

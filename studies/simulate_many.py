@@ -26,7 +26,8 @@ R = TypeVar("R")
 
 # Unless told how many processes: what is done within this time is done here, since processes take as long to start.
 HERE_S = 1.0
-DIED = "its process died, and once more when run alone: killed, or out of memory? Try it with fewer requests"
+TOO_MUCH = "killed, or out of memory? Try it with fewer requests"
+DIED = f"its process died, and once more when run alone: {TOO_MUCH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,17 @@ def attempt(work: Callable[[J], R], job: J) -> R | Failed:
         return unforeseen(error)
 
 
+def attempt_packed(packed: bytes) -> Any:
+    """The same in another process: one that cannot read the job has an error, and goes on."""
+    import pickle
+
+    try:
+        work, job = pickle.loads(packed)
+    except Exception as error:
+        return unforeseen(error)
+    return attempt(work, job)
+
+
 def unforeseen(error: BaseException) -> Failed:
     """An error of the program: in one line, with its place, so that the other jobs are not lost with it."""
     at, trace = "", error.__traceback__
@@ -124,11 +136,14 @@ def _in_processes(
 
 def _submit(pool: "ProcessPoolExecutor", work: Callable[[J], R], job: J) -> "Future[R | Failed]":
     """Submit a job. Ctrl-C reaches every process of a terminal: a process started here never sees it, we end it."""
+    import pickle
+
+    packed = pickle.dumps((work, job))
     if not hasattr(signal, "pthread_sigmask"):
-        return pool.submit(attempt, work, job)
+        return pool.submit(attempt_packed, packed)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(attempt, work, job)
+        return pool.submit(attempt_packed, packed)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
