@@ -28,6 +28,7 @@ def as_dict(s: Simulation) -> dict[str, Any]:
         "fixed_point_batch": s.fixed_point_batch,
         "fixed_point_calm_batch": point.calm if point else None,
         "fixed_point_chance_batch": point.chance if point else None,
+        "plan_batch": s.plan_batch,
         "plan_tpot_s": s.plan_tpot_s,
         "saturation": asdict(most) if most else None,
         "left_out_requests": s.left_out,
