@@ -9,7 +9,9 @@ Source: vLLM v1/core/sched/scheduler.py; ledgers/preemption.py replays the same 
 """
 
 import heapq
+import math
 
+from infopt.ledgers.prefix_cache import hit_block_tokens
 from infopt.simulation.growth import Units, growth_of
 from infopt.simulation.pool import Pool
 from infopt.simulation.queue import Queue
@@ -28,10 +30,11 @@ class Batch:
         self.rules = setup.scheduler
         self.queue = queue
         self.entry_tokens = entry_tokens
-        self.block_tokens = setup.cache.block_tokens
+        self.hit_block_tokens = hit_block_tokens(setup.cache.layout)
         self.units = Units(setup.cache)
         self.watermark_units = setup.scheduler.watermark_share * setup.cache.capacity
-        self.pool = Pool(setup.cache.capacity, setup.cache.kept_units(entry_tokens), self.rules.prefix_caching)
+        unit_of_entry = math.floor(setup.cache.kept_units(entry_tokens))  # whole units: sums of them stay exact
+        self.pool = Pool(setup.cache.capacity, unit_of_entry, self.rules.prefix_caching)
         self.growth = growth_of(setup.cache, self.units)
         self.running: dict[Sequence, None] = {}
         self.prefilling: dict[Sequence, None] = {}
@@ -39,20 +42,24 @@ class Batch:
         self.share_s = 0.0
         self.preemptions = 0
         self.blocked = False
+        self.checks_whole_prompts = self.rules.whole_prompt_check or not self.rules.chunked
         self.reserved: dict[Sequence, int] = {}
         self._ends: list[tuple[int, int, Sequence]] = []
 
     # What could happen next
 
-    def may_let_in(self) -> bool:
+    def may_let_in(self, left_tokens: int | None = None) -> bool:
         """Whether the next request can be let in; asked again only after something has changed."""
         if self.blocked or len(self.running) >= self.rules.max_num_seqs:
             return False
+        if left_tokens is None:
+            left_tokens = self.rules.max_num_batched_tokens - (0 if self.rules.prefill_first else self.decoding)
         head = self.queue.head()
-        if head is None:
+        if head is None or left_tokens <= 0:
             return False
-        self.blocked = not self._has_room(head)
-        return not self.blocked
+        room = self._has_room(head, left_tokens)
+        self.blocked = not room and self.checks_whole_prompts
+        return room
 
     def plain_steps(self) -> int:
         """Steps in which only answers grow, up to the first that ends or finds no block; 0 where the next does not."""
@@ -63,8 +70,11 @@ class Batch:
         before = self.preemptions
         alone = self.rules.prefill_first and (bool(self.prefilling) or self.may_let_in())
         chunks, left_tokens = self._continue(decodes=not alone)
-        if self.preemptions == before:
+        if self.preemptions == before and alone == self.rules.prefill_first:
             self._let_in(chunks, left_tokens)
+        if alone and not chunks:  # the prompt had to make room for answers
+            alone = False
+            chunks, _ = self._continue(decodes=True)
         return self.decoding > 0 and not alone, chunks
 
     # What a step changes
@@ -106,7 +116,7 @@ class Batch:
                 done.append(entry[2])
         return done
 
-    def remove(self, one: Sequence, taken_units: float = 0.0) -> None:
+    def remove(self, one: Sequence, taken_units: int = 0) -> None:
         """A request leaves the batch and gives up its blocks, `taken_units` of a step not made among them."""
         if one.decoding:
             self._settle(one)
@@ -123,15 +133,13 @@ class Batch:
         nameless = self.units(one.computed_tokens) + taken_units - len(one.entries) * self.pool.unit_of_entry
         self.pool.release(one.entries, nameless)
 
-    def clear(self) -> list[Sequence]:
-        """All that ran, with nothing computed; none do afterwards, and the cache is empty."""
-        running = list(self.running)
-        for one in running:
+    def clear(self) -> None:
+        """Nobody runs, and the cache is empty."""
+        for one in list(self.running):
             self.remove(one)
         self.pool.clear()
         self.reserved.clear()
         self._ends.clear()
-        return running
 
     # Static batches
 
@@ -173,17 +181,18 @@ class Batch:
     def _found(self, one: Sequence) -> int:
         """Tokens of a prompt that the cache holds: whole blocks, and never the last token."""
         entries = self.pool.found(one.prefix)
-        return min(entries * self.entry_tokens, one.target_tokens - 1) // self.block_tokens * self.block_tokens
+        return min(entries * self.entry_tokens, one.target_tokens - 1) // self.hit_block_tokens * self.hit_block_tokens
 
     def _names(self, tokens: int) -> int:
         """Whole named blocks among so many tokens."""
         return tokens // self.entry_tokens if self.entry_tokens else 0
 
-    def _has_room(self, one: Sequence) -> bool:
+    def _has_room(self, one: Sequence, left_tokens: int) -> bool:
         found = self._found(one)
         names = one.prefix[: self._names(found)]
-        whole = self.rules.whole_prompt_check or not self.rules.chunked
-        tokens = one.target_tokens if whole else min(one.target_tokens, found + self.rules.max_num_batched_tokens)
+        tokens = one.target_tokens
+        if not self.checks_whole_prompts:
+            tokens = min(tokens, found + min(left_tokens, self.rules.chunk_tokens or left_tokens))
         need = self.units(tokens) - len(names) * self.pool.unit_of_entry + self.pool.idle_of(names)
         return need + (self.watermark_units if self.running else 0.0) <= self.pool.available
 
@@ -218,8 +227,8 @@ class Batch:
 
     def _in_order(self, decodes: bool) -> tuple[list[Chunk], int]:
         """The same where blocks are short: who came first gets them first, and who came last makes room."""
-        left_tokens = self.rules.max_num_batched_tokens
-        taken: dict[Sequence, float] = {}
+        left_tokens = self.rules.max_num_batched_tokens - (self.decoding if decodes else 0)
+        taken: dict[Sequence, int] = {}
         chunks: dict[Sequence, int] = {}
         for one in list(self.running):
             if one not in self.running or (one.decoding and not decodes):
@@ -228,15 +237,15 @@ class Batch:
             units = self._more(one, tokens)
             while units > self.pool.available and one in self.running:
                 last = self._last()
-                self._preempt(last, taken.pop(last, 0.0))
-                chunks.pop(last, None)
+                left_tokens += chunks.pop(last, int(last.decoding and decodes))
+                self._preempt(last, taken.pop(last, 0))
             if one not in self.running:
-                break
+                continue
             self.pool.take(units)
             taken[one] = units
-            left_tokens -= tokens
             if not one.decoding and tokens:
                 chunks[one] = tokens
+                left_tokens -= tokens
         for one, tokens in chunks.items():
             self._name(one, tokens)
         return list(chunks.items()), left_tokens
@@ -247,7 +256,7 @@ class Batch:
             return max(self.running, key=lambda one: (one.arrival.priority, one.index))
         return next(reversed(self.running))
 
-    def _preempt(self, one: Sequence, taken_units: float) -> None:
+    def _preempt(self, one: Sequence, taken_units: int) -> None:
         self.remove(one, taken_units)
         one.restart()
         one.preemptions += 1
@@ -255,7 +264,7 @@ class Batch:
         self.queue.push(one)
 
     def _let_in(self, chunks: list[Chunk], left_tokens: int) -> None:
-        while left_tokens > 0 and self.may_let_in():
+        while self.may_let_in(left_tokens):
             one = self.queue.head()
             if one is None or not self._is_next(one, chunks, left_tokens):
                 return
@@ -285,8 +294,8 @@ class Batch:
 
     def _name(self, one: Sequence, tokens: int) -> None:
         """Whole blocks of a prompt that the next step completes may be found by others from now on."""
-        whole = self._names(min(one.computed_tokens + tokens, one.input_tokens))
-        for name in one.prefix[len(one.entries) : whole]:
-            if not self.pool.name(name):
-                return
-            one.entries.append(name)
+        before, after = (self._names(min(one.computed_tokens + more, one.input_tokens)) for more in (0, tokens))
+        for name in one.prefix[before:after]:
+            if self.pool.name(name):
+                one.entries.append(name)
+                self.blocked = False

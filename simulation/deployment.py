@@ -7,10 +7,12 @@ one that recovers. What is measured and how: outcome.py.
 
 from collections import deque
 from collections.abc import Generator, Iterator
+from itertools import count
 from typing import Any
 
 from infopt.arrivals.arrival import Arrival, Source
 from infopt.errors import InfoptError
+from infopt.ledgers.prefix_cache import hit_block_tokens
 from infopt.simulation.meter import Meter
 from infopt.simulation.outcome import DONE, LOST, REFUSED, TIMED_OUT, Outcome, Sums
 from infopt.simulation.replica import Replica
@@ -39,7 +41,6 @@ class Deployment:
         self.source = source
         self.setup = setup
         self.meter = Meter(self.env, setup.streaming)
-        self.block_tokens = setup.cache.block_tokens
         self.every = self._every()
         entry_tokens = source.prefix_block_tokens * self.every
         kind = StaticReplica if setup.scheduler.batching == "static" else Replica
@@ -47,6 +48,7 @@ class Deployment:
             kind(self.env, setup, number, self.meter, entry_tokens, self._ended) for number in range(setup.replicas)
         ]
         self.route = router(setup.routing, self.replicas, setup.seed)
+        self.numbers = count()
         self.homeless: deque[Sequence] = deque()
         self.arrivals_left = True
         self.warm: Sums | None = None
@@ -140,6 +142,7 @@ class Deployment:
             )
 
     def _place(self, one: Sequence) -> None:
+        one.index = next(self.numbers)  # whoever starts anew is behind those that came meanwhile
         replica = self.route(one)
         if replica is None:
             self._without_home(one)
@@ -235,7 +238,7 @@ class Deployment:
     def _every(self) -> int:
         """Named blocks of the traffic that make one of the engine's, where they are smaller."""
         block = self.source.prefix_block_tokens
-        return -(-self.block_tokens // block) if block else 1
+        return -(-hit_block_tokens(self.setup.cache.layout) // block) if block else 1
 
     def _outcome(self) -> Outcome:
         total = self.meter.snapshot()

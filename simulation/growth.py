@@ -17,11 +17,11 @@ class Growth(Protocol):
 
     def add(self, one: Sequence, step: int) -> None: ...
     def remove(self, one: Sequence) -> None: ...
-    def needed(self, step: int, steps: int) -> float:
+    def needed(self, step: int, steps: int) -> int:
         """Units that `steps` steps from `step` on take."""
         ...
 
-    def most_steps(self, step: int, steps: int, available: float) -> int:
+    def most_steps(self, step: int, steps: int, available: int) -> int:
         """How many of those steps can be made with the units available."""
         ...
 
@@ -58,19 +58,21 @@ class Even:
         self.crossing[(one.joined_step - one.computed_tokens) % self.block_tokens] -= 1
         self.count -= 1
 
-    def needed(self, step: int, steps: int) -> float:
+    def needed(self, step: int, steps: int) -> int:
         whole, rest = divmod(steps, self.block_tokens)
-        crossing, block = self.crossing, self.block_tokens
-        return self.units * (whole * self.count + sum(crossing[(step + k) % block] for k in range(rest)))
+        first = step % self.block_tokens
+        over = max(0, first + rest - self.block_tokens)
+        crossing = sum(self.crossing[first : first + rest]) + sum(self.crossing[:over])
+        return self.units * (whole * self.count + crossing)
 
-    def most_steps(self, step: int, steps: int, available: float) -> int:
+    def most_steps(self, step: int, steps: int, available: int) -> int:
         block = self.block_tokens
         if self.units * self.count * (steps // block + 1) <= available:
             return steps
         if not self.count or not self.units:
             return steps
         left = available // self.units
-        done = int(left // self.count) * block
+        done = left // self.count * block
         left -= done // block * self.count
         while done < steps:
             left -= self.crossing[(step + done) % block]
@@ -94,10 +96,10 @@ class Uneven:
     def remove(self, one: Sequence) -> None:
         del self.crossing[(one.joined_step - one.computed_tokens) % self.block_tokens][one]
 
-    def needed(self, step: int, steps: int) -> float:
+    def needed(self, step: int, steps: int) -> int:
         return sum(self._at(step + k) for k in range(steps))
 
-    def most_steps(self, step: int, steps: int, available: float) -> int:
+    def most_steps(self, step: int, steps: int, available: int) -> int:
         for done in range(steps):
             available -= self._at(step + done)
             if available < 0:

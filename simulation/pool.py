@@ -18,23 +18,23 @@ class Pool:
     unit_of_entry  units of one named block
     """
 
-    def __init__(self, capacity: int, unit_of_entry: float, keeps: bool) -> None:
+    def __init__(self, capacity: int, unit_of_entry: int, keeps: bool) -> None:
         self.capacity = capacity
-        self.free: float = capacity
-        self.idle_units: float = 0.0
+        self.free = capacity
+        self.idle_units = 0
         self.unit_of_entry = unit_of_entry
         self.keeps = keeps
         self._used: dict[int, int] = {}
-        self._idle: OrderedDict[int, float] = OrderedDict()
+        self._idle: OrderedDict[int, int] = OrderedDict()
         self._nameless = -1
 
     @property
-    def available(self) -> float:
+    def available(self) -> int:
         """Units that a request may take."""
         return self.free + self.idle_units
 
     @property
-    def used(self) -> float:
+    def used(self) -> int:
         """Units that running requests hold."""
         return self.capacity - self.free - self.idle_units
 
@@ -48,11 +48,11 @@ class Pool:
                 return count
         return len(names)
 
-    def idle_of(self, names: Ordered[int]) -> float:
+    def idle_of(self, names: Ordered[int]) -> int:
         """Units that are idle now and would be in use if these blocks were."""
         return sum(self.unit_of_entry for name in names if name in self._idle)
 
-    def take(self, units: float) -> None:
+    def take(self, units: int) -> None:
         """Units that are known to be available, from the free ones first, then from those unused for longest."""
         self.free -= units
         idle = self._idle
@@ -80,7 +80,7 @@ class Pool:
         self._used[name] = 1
         return True
 
-    def release(self, names: Ordered[int], nameless_units: float) -> None:
+    def release(self, names: Ordered[int], nameless_units: int) -> None:
         """A request gives up its blocks; the end of it becomes idle before its beginning."""
         if not self.keeps:
             self.free += nameless_units
@@ -102,4 +102,4 @@ class Pool:
         """Nothing is left: the replica has failed."""
         self._used.clear()
         self._idle.clear()
-        self.free, self.idle_units = self.capacity, 0.0
+        self.free, self.idle_units = self.capacity, 0

@@ -36,12 +36,14 @@ class Queue:
         one.gone = True
         self._less(one)
 
-    def clear(self) -> list[Sequence]:
-        """All that wait, in order; none do afterwards."""
-        waiting = [one for _, _, one in sorted(self._heap, key=lambda entry: entry[:2]) if not one.gone]
+    def waiting(self) -> list[Sequence]:
+        """All that wait, in order."""
+        return [one for _, _, one in sorted(self._heap, key=lambda entry: entry[:2]) if not one.gone]
+
+    def clear(self) -> None:
+        """Nobody waits."""
         self._heap.clear()
         self.count = self.tokens = 0
-        return waiting
 
     def _less(self, one: Sequence) -> None:
         self.count -= 1

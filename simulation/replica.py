@@ -102,25 +102,29 @@ class Replica:
         """The replica is lost, its cache with it: all its requests, to be started anew elsewhere."""
         self.life += 1
         self.alive = self.busy = False
-        left = {one for one, _ in self._leaving}
-        lost = [*self.batch.clear(), *self.queue.clear()]
+        self._drop_leaving()
+        lost = self._all()
+        self.batch.clear()
+        self.queue.clear()
         for one in lost:
             one.wasted_tokens += one.answered_tokens
             one.answered_tokens = 0
             one.restart()
-            one.first_s = None
-        for one, how in self._leaving:
-            self.ended(one, how)
-        self._leaving.clear()
+            one.first_s, one.delay_s = None, 0.0
         self.tell()
-        return [one for one in lost if one not in left]
+        self.wake()
+        return lost
+
+    def _all(self) -> list[Sequence]:
+        """All requests here, those let in first."""
+        return [*self.batch.running, *self.queue.waiting()]
 
     def recover(self) -> None:
         """It is back, with an empty cache."""
         self.alive = True
         self.tell()
 
-    def tell(self, growing_units: float = 0.0) -> None:
+    def tell(self, growing_units: int = 0) -> None:
         """Tell the meter what has changed since the last time; `growing_units` are taken while a jump lasts."""
         before = self._told
         used = self.batch.pool.used + growing_units / 2
@@ -179,9 +183,24 @@ class Replica:
     def _jump(self, steps: int) -> Life:
         """Steps in which only answers grow; somebody's arrival ends them early."""
         batch, life = self.batch, self.life
-        began_s, took_s = self.env.now, steps * self._decode_s(steps)
-        self.busy = self._can_cut = True
-        self.tell(batch.growth.needed(batch.step, steps))
+        expected_units = batch.growth.needed(batch.step, steps)
+        self.busy = True
+        self.tell(expected_units)
+        steps, took_s = yield from self._decode(steps)
+        if life != self.life:
+            return
+        units = batch.growth.needed(batch.step, steps)
+        batch.pool.take(units)
+        sums = self.meter.tick()
+        sums.steps += steps
+        sums.used_units_s += took_s * (units - expected_units) / 2
+        self._decoded(steps, took_s)
+        self._end_answers()
+
+    def _decode(self, steps: int) -> Generator[Any, Any, tuple[int, float]]:
+        """Let decode steps pass; how many were made until they were cut, and how long they took."""
+        life, began_s, took_s = self.life, self.env.now, steps * self._decode_s(steps)
+        self._can_cut = True
         try:
             yield self.env.timeout(took_s)
         except self.interrupt:
@@ -190,12 +209,7 @@ class Replica:
                 took_s = steps * self._decode_s(steps)
                 yield self.env.timeout(max(0.0, began_s + took_s - self.env.now))
         self._can_cut = False
-        if life != self.life:
-            return
-        batch.pool.take(batch.growth.needed(batch.step, steps))
-        self.meter.tick().steps += steps
-        self._decoded(steps, took_s)
-        self._end_answers()
+        return steps, took_s
 
     def _decode_s(self, steps: int) -> float:
         """The middle one of so many decode steps."""

@@ -36,6 +36,20 @@ class StaticReplica(Replica):
         if not self.batch.running:
             self.wake()
 
+    def leave(self, one: Sequence, how: int) -> None:
+        """A client is gone; its answer may be held back for the group."""
+        if one not in self._held:
+            super().leave(one, how)
+            return
+        self._held.remove(one)
+        one.gone = True
+        self.ended(one, how)
+        self.tell()
+
+    def _all(self) -> list[Sequence]:
+        held, self._held = self._held, []
+        return [*held, *super()._all()]
+
     def close(self) -> None:
         """Nobody else is to come: a group that is not full starts as well."""
         self.closing = True
@@ -111,6 +125,13 @@ class StaticReplica(Replica):
         else:
             self._held.append(one)
 
+    def _drop_leaving(self) -> None:
+        """Those whose answer has ended meanwhile as well, and is held back."""
+        for one, how in self._leaving:
+            if one in self._held:
+                self.leave(one, how)
+        super()._drop_leaving()
+
     def _prompts(self, group: list[Sequence], life: int) -> Life:
         """Whole prompts in steps of as many tokens as one holds, one prompt at least."""
         waiting = list(group)
@@ -135,9 +156,7 @@ class StaticReplica(Replica):
             self.tell()
 
     def _decode_group(self, life: int) -> Life:
-        steps = self.batch.steps_to_end()
-        took_s = steps * self._decode_s(steps)
-        yield self.env.timeout(took_s)
+        steps, took_s = yield from self._decode(self.batch.steps_to_end())
         if life != self.life:
             return
         self.meter.tick().steps += steps
