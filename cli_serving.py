@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WHOLE = "whole"
 
 
-def chunk(text: str) -> int | str:
+def chunk_size(text: str) -> int | str:
     """Tokens, or `whole`: prompts are not cut."""
     return WHOLE if str(text) == WHOLE else parse_tokens(str(text), "--chunk")
 
@@ -43,7 +43,10 @@ class ServingOptions:
     chunk: Annotated[
         str | None,
         typer.Option(
-            "--chunk", parser=chunk, metavar="TOKENS|whole", help="Most tokens of one prompt in a step; whole: not cut."
+            "--chunk",
+            parser=chunk_size,
+            metavar="TOKENS|whole",
+            help="Most tokens of one prompt in a step; whole: not cut.",
         ),
     ] = None
     prefill_first: Annotated[
@@ -67,7 +70,7 @@ class ServingOptions:
         ),
     ] = None
     max_waiting: Annotated[
-        int | None, number("--max-waiting", "Requests that may wait at a replica; more are refused.", minimum=0)
+        int | None, number("--max-waiting", "Requests that may wait at a replica; more are refused.")
     ] = None
     replicas: Annotated[
         int | None, number("--replicas", "Copies of this deployment, each on devices of its own; --dp is inside one.")

@@ -132,6 +132,8 @@ def job_of(records: Records) -> "Job":
         raise InfoptError(
             f"--batch {scenario.batch}: the batch is what traffic makes it: for so many, --users {scenario.batch}"
         )
+    if traffic.users is not None and serving.batching == "static" and serving.static_wait is None:
+        raise InfoptError("--users wait for their answers, so a static batch may never be full: add --static-wait 2s")
     model, hardware = resolve_model(scenario.model, online=scenario.online), scenario.hardware()
     tell(calibration_notes([hardware]))
     filled = observed.filled(model, scenario)

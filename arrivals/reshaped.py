@@ -114,7 +114,7 @@ class Shorter:
             elif not self.leaves_out:
                 raise InfoptError(
                     f"request {number:,} at {one.time_s:.6g} s: {one.input_tokens:,} + {one.output_tokens:,} tokens "
-                    f"are more than {self.limit}, or leave such requests out: --leave-out-long"
+                    f"are more than {self.limit}; --leave-out-long leaves such requests out"
                 )
         if not taken:
             raise InfoptError(f"every request is longer than {self.limit}")

@@ -99,7 +99,7 @@ class Simulation:
 
     plan           of one copy of the deployment
     ready          what was simulated: scheduler, cache, clock
-    arrive_per_s   requests, while any arrive;  served_per_s  that ended in the measured time
+    arrive_per_s   requests, while any arrive;  served_per_s  whose whole answer came in the measured time
     good_share     within the targets, of requests whose client did not leave by itself; without targets, answered whole
     plan_batch     `--batch` of a plan with as many sequences; plan_tpot_s  its TPOT, None where it has none
     left_out       requests that the engine would have refused
@@ -174,13 +174,12 @@ def simulated(job: Job) -> Simulation:
     source = Shorter(job.source, ready.setup.max_tokens, job.choices.leave_out, _limit(job, ready))
     outcome = simulate(source, ready.setup)
     most = saturation(source, ready.setup) if job.choices.saturation else None
-    found = summary(outcome, job.targets)
+    found = _figures(outcome, job)
     arrive_per_s = _arrive_per_s(outcome, found)
     if most is not None and _overloaded(outcome, found, arrive_per_s / most.rate_per_s):
         found = replace(found, saturated=True, ttft_s=None, e2e_s=None)
     low, high = _ends(job, source, ready, found)
     plan_batch = _plan_batch(job, ready, found.effective_batch)
-    window = outcome.window
     return Simulation(
         job=job,
         plan=plan,
@@ -188,7 +187,7 @@ def simulated(job: Job) -> Simulation:
         summary=found,
         samples=outcome.samples,
         arrive_per_s=arrive_per_s,
-        served_per_s=window.ended / window.time_s if window.time_s else 0.0,
+        served_per_s=_served_per_s(outcome),
         good_share=_good_share(outcome, found),
         arrivals_end_s=outcome.arrivals_end_s,
         fixed_point=None if found.saturated or ready.setup.losses else _fixed_point(job, outcome, ready),
@@ -248,10 +247,28 @@ def _limit(job: Job, ready: Simulated) -> str:
     return f"the {most:,} tokens that its cache pool holds: more or larger devices"
 
 
+def _figures(outcome: Outcome, job: Job) -> Summary:
+    """The figures; means over replicas are 0 where none was alive in the measured time."""
+    found = summary(outcome, job.targets)
+    if outcome.window.alive_s:
+        return found
+    return replace(found, effective_batch=0.0, kv_share=0.0, busy_share=0.0)
+
+
 def _arrive_per_s(outcome: Outcome, found: Summary) -> float:
     """The measured time may go on after the last request has come."""
     time_s = outcome.arrivals_end_s - outcome.from_s
     return found.requests_per_s if outcome.closed or time_s <= 0 else found.measured_requests / time_s
+
+
+def _served_per_s(outcome: Outcome) -> float:
+    """Whole answers a second, whenever they were asked for."""
+    rows, time_s = outcome.rows, outcome.window.time_s
+    to_s = outcome.from_s + time_s
+    ended = (
+        sent_s + e2e_s for end, sent_s, e2e_s in zip(rows.end, rows.sent_s, rows.e2e_s, strict=True) if end == DONE
+    )
+    return sum(outcome.from_s <= at_s <= to_s for at_s in ended) / time_s if time_s else 0.0
 
 
 def _overloaded(outcome: Outcome, found: Summary, load_ratio: float) -> bool:
@@ -314,12 +331,16 @@ def _plan_tpot_s(job: Job, batch: int) -> float | None:
 
 # A measured time shorter than so many answers is mostly beginning and end.
 FEW_STAYS = 5.0
+# Below so many requests a 99th percentile is the longest of them.
+FEW_REQUESTS = 100
 
 
 def _notes(outcome: Outcome, found: Summary, plan: Plan) -> list[str]:
     """What a reader should know before believing the figures."""
     said = []
     e2e = found.e2e_s
+    if found.measured_requests < FEW_REQUESTS:
+        said.append(f"{found.measured_requests} requests: percentiles and rates say little of the next ones")
     if not outcome.closed and e2e is not None and found.measured_s < FEW_STAYS * e2e.mean:
         said.append("the measured time is only a few answers long: more --requests")
     if plan.memory.fits and plan.memory.unknown:

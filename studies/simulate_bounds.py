@@ -27,6 +27,8 @@ from infopt.simulation.summary import Targets, Times
 
 # Requests that the mean prompt is taken of.
 MOST_PROMPTS = 2000
+# Of fewer a rate is no mean.
+FEW_REQUESTS = 100
 # Rounds of a full deployment that its throughput is taken of.
 ROUNDS = 5.0
 FIRST_SHARE = 0.1
@@ -93,7 +95,7 @@ def fixed_point(
 ) -> FixedPoint | None:
     """The batch that the measured rate, or so many users, keep resident; None where nothing was measured."""
     window = outcome.window
-    if not window.time_s or not window.arrived or setup.scheduler.batching == "static":
+    if window.arrived < FEW_REQUESTS or not window.output_tokens or setup.scheduler.batching == "static":
         return None
     rate_per_s = window.arrived / (window.alive_s or window.time_s)
     residence_s, context_tokens = _residence_s(outcome, setup)
