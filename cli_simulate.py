@@ -112,7 +112,9 @@ def _single(records: Records, shown: ShownOptions, form: "Format") -> tuple[str,
     from infopt.studies.simulate import simulated
 
     _check_files(shown)
-    found = simulated(job_of(records))
+    job = job_of(records)
+    keeps = shown.rows is not None or shown.save is not None
+    found = simulated(replace(job, choices=replace(job.choices, keep_rows=keeps, hits=True)))
     text = render_simulation(found, form, _next(found), shown.plot)
     _write(found, shown)
     return text, found.keeps_up
@@ -149,7 +151,7 @@ def job_of(records: Records) -> "Job":
         hardware=hardware,
         request=arriving.request,
         source=arriving.source,
-        choices=replace(choices, interval=shown.interval, keep_rows=shown.rows is not None, hits=True),
+        choices=replace(choices, interval=shown.interval),
         targets=own or arriving.targets or Targets(),
         good_share=GOOD_SHARE if share is None else share,
         assumed=(*filled.assumed, *arriving.assumed),
@@ -160,10 +162,9 @@ def _write(found: "Simulation", shown: ShownOptions) -> None:
     """Files that were asked for, each whole or not at all."""
     if shown.rows is not None:
         from infopt.files import write_text
-        from infopt.reports.csv_report import rows_csv
-        from infopt.reports.simulate_report import request_rows
+        from infopt.studies.saved_simulation import rows_csv
 
-        write_text(shown.rows, rows_csv(request_rows(found)) + "\n")
+        write_text(shown.rows, rows_csv(found))
     if shown.picture is not None:
         from infopt.reports.simulate_plot import draw
 

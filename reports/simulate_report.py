@@ -1,10 +1,9 @@
-"""A simulation as a page, Markdown, CSV, and rows of its requests."""
+"""A simulation as a page, and as Markdown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infopt.reports import simulate_words as words
-from infopt.simulation.outcome import ENDS
 from infopt.simulation.summary import Summary, TenantFigures, Times
 from infopt.studies.simulate import Simulation
 from infopt.studies.simulate_bounds import Phase
@@ -138,36 +137,6 @@ def interval_rows(s: Simulation) -> Iterator[list[str]]:
     if s.job.targets.given:
         yield ["good", *(format_share(run.good_share or 0.0) for run in runs)]
     yield ["saturated", *("yes" if run.saturated else "no" for run in runs)]
-
-
-def request_rows(s: Simulation) -> list[dict[str, Any]]:
-    """A row for each request, in the order in which they came; what does not exist is empty."""
-    rows = s.rows
-    if rows is None:
-        return []
-    names = s.job.source.tenants
-    order = sorted(range(len(rows)), key=lambda at: rows.sent_s[at])
-    return [
-        {
-            "sent_s": rows.sent_s[at],
-            "input_tokens": rows.input_tokens[at],
-            "output_tokens": rows.output_tokens[at],
-            "found_tokens": rows.found_tokens[at],
-            "ttft_s": _known(rows.ttft_s[at]),
-            "tpot_s": _known(rows.tpot_s[at]),
-            "e2e_s": rows.e2e_s[at],
-            "machine_s": rows.machine_s[at],
-            "preemptions": rows.preemptions[at],
-            "tenant": names[rows.tenant[at]],
-            "priority": rows.priority[at],
-            "end": ENDS[rows.end[at]],
-        }
-        for at in order
-    ]
-
-
-def _known(seconds: float) -> float | None:
-    return None if seconds != seconds else seconds
 
 
 def markdown(s: Simulation) -> str:

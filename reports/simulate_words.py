@@ -237,7 +237,9 @@ def _why_slower(s: Simulation, off: float) -> str:
     point, context = s.fixed_point, s.plan.scenario.decode_context_tokens
     if point is not None and abs(point.context_tokens / context - 1) > SAME_SHARE:
         reasons.append(f"the mean context here is {point.context_tokens:,.0f} tokens, there {context:,.0f}")
-    if s.summary.saturated or _bursty(s.job.source):
+    if _in_step(s.job.source):
+        reasons.append("users stay in step, and their prompts share steps of their own")
+    elif s.summary.saturated or _bursty(s.job.source):
         reasons.append("the batch varies, and most requests meet it when it is large")
     elif not reasons:
         reasons.append("a mean of requests, in batches that vary")
@@ -256,7 +258,9 @@ def _why_off(s: Simulation, off: float) -> str:
         reasons.append("arrivals are not even, and steps get longer in bursts")
     if any(count for how, count in m.ended.items() if how != "done"):
         reasons.append("not every answer is computed whole")
-    if s.job.source.users is not None:
+    if _in_step(s.job.source):
+        reasons.append("users wait for each other's prompts")
+    elif s.job.source.users is not None:
         reasons.append("users leave one by one as the run ends")
     if s.saturation and s.arrive_per_s > NEAR_SHARE * s.saturation.rate_per_s:
         reasons.append("near saturation small differences grow")
@@ -267,6 +271,12 @@ def _why_off(s: Simulation, off: float) -> str:
 def _bursty(source: Source) -> bool:
     inner = source.source if isinstance(source, Clients) else source
     return not isinstance(inner, Synthetic) or inner.process in ("gamma", "periodic")
+
+
+def _in_step(source: Source) -> bool:
+    """Users that send equal requests and never pause."""
+    inner = source.source if isinstance(source, Clients) else source
+    return isinstance(inner, Synthetic) and bool(inner.users) and not (inner.outputs.spread_ratio or inner.think_s)
 
 
 def saturation_words(s: Simulation) -> Iterator[str]:
@@ -312,6 +322,8 @@ def note_texts(s: Simulation) -> list[str]:
     tenants = s.job.source.senders if isinstance(s.job.source, Clients) else ()
     if any(one.priority for one in tenants) and not s.ready.setup.scheduler.by_priority:
         notes.append("priorities are given, but the engine serves in order of arrival: --by-priority")
+    if _in_step(s.job.source):
+        notes.append("users with equal answers stay in step, so their prompts come together: --output-spread, --think")
     band = s.ready.ends(max(1, round(s.summary.step_batch)))
     ratios = [getattr(setup.clock, "step_ratio", 1.0) for setup in band]
     more = "" if s.low else ": --interval simulates both ends"
