@@ -5,7 +5,8 @@
     gain    = (prompt + loss OSL step / B) / (prompt + OSL step / B)    throughput over static batching at this B
     loss    = E[longest of B answers] / E[answer]
 B is capped by the cache, by the TPOT target, by the engine's limit of sequences. Below 4 (document 1) more bandwidth
-or a mixture of experts gains more than tuning: `limited`. Ignored: a static batch's steps get shorter as answers end.
+or a mixture of experts gains more than tuning: `limited`. Where a static batch's steps get shorter as answers end, only
+what they share is lost: a figure of its own.
 """
 
 from functools import cache, partial
@@ -27,6 +28,7 @@ from infopt.ledgers.queueing import (
     largest_batch,
     saturation_per_s,
     static_loss_ratio,
+    step_lasting_share,
 )
 from infopt.ledgers.traffic import StageTraffic, traffic
 
@@ -131,12 +133,21 @@ def residence_s(situation: Situation, steps: Steps, batch: float) -> float:
     return prompts_s + s.output_tokens * situation.token_s(steps, batch)
 
 
-def _over_static(situation: Situation, steps: Steps, batch: float) -> float:
-    """Throughput over that of static batches of as many sequences."""
+def _over_static(situation: Situation, steps: Steps, batch: float, stays: float = 1.0) -> float:
+    """Throughput over that of static batches of as many sequences, of whose steps `stays` is left at their end."""
     s, cached, batch = situation.scenario, situation.cached_tokens, max(1.0, batch)
     decode_s = s.output_tokens * situation.token_s(steps, batch) / batch
     loss = static_loss_ratio(batch, spread_of(situation.load))
-    return float(continuous_gain(loss, decode_s, steps.entry_s(s.input_tokens, cached)))
+    return float(continuous_gain(loss, decode_s, steps.entry_s(s.input_tokens, cached), stays))
+
+
+def _over_shrinking(situation: Situation, batch: float) -> float:
+    """The same where static steps get shorter as answers end."""
+    if batch <= 1:
+        return 1.0
+    alone_s, together_s = (situation.token_s(situation.steps, sequences) for sequences in (1.0, batch))
+    stays = min(1.0, max(0.0, step_lasting_share(batch, alone_s, together_s)))
+    return _over_static(situation, situation.steps, batch, stays)
 
 
 def spread_of(load: Load) -> float:
@@ -234,6 +245,12 @@ def _figures(situation: Situation, here: Occupancy) -> tuple[Figure, ...]:
     return (
         Figure("effective_batch", here.batch, "sequences", "in one decode step (replicas that share experts together)"),
         *_reads(situation, here.batch),
+        Figure(
+            "gain_over_shrinking_ratio",
+            _over_shrinking(situation, here.batch),
+            "ratio",
+            "over static batches whose steps get shorter as answers end",
+        ),
         Figure("gain_over_one_ratio", over_one, "ratio", "throughput over that of one sequence at a time"),
         Figure(
             "rate_for_batch_4_per_s",

@@ -110,15 +110,26 @@ def fill_wait_s(batch: Any, rate_per_s: Any) -> Any:
     return (batch - 1) / (2 * rate_per_s)
 
 
-def continuous_gain(loss: Any, decode_s: Any, prompt_s: Any) -> Any:
-    """Throughput over static batching at the same batch: (prompt + loss x decode) / (prompt + decode).
+def continuous_gain(loss: Any, decode_s: Any, prompt_s: Any, lasting_share: Any = 1.0) -> Any:
+    """Throughput over static batching at the same batch: 1 + lasting (loss - 1) decode / (prompt + decode).
 
     Machine seconds of one request; decode_s is OSL steps shared by the batch. Prompts lose nothing by waiting.
+    lasting_share is the part of a full batch's step that stays when answers have ended: 1 where every step is as long
+    as the whole batch's (padding), what does not grow with sequences (weights, kernels) where steps get shorter.
 
-    >>> continuous_gain(3.0, 1.0, 1.0)
-    2.0
+    >>> continuous_gain(3.0, 1.0, 1.0), continuous_gain(3.0, 1.0, 1.0, 0.5)
+    (2.0, 1.5)
     """
-    return (prompt_s + loss * decode_s) / (prompt_s + decode_s)
+    return 1 + lasting_share * (loss - 1) * decode_s / (prompt_s + decode_s)
+
+
+def step_lasting_share(batch: Any, alone_s: Any, together_s: Any) -> Any:
+    """Part of a step of `batch` sequences that fewer do not save; steps are linear in sequences, from one to them all.
+
+    >>> step_lasting_share(5, 6.0, 10.0)
+    0.5
+    """
+    return 1 - (together_s - alone_s) / (batch - 1) * batch / together_s
 
 
 def held_tokens(input_tokens: Any, output_tokens: Any, spread: Any = 0.0) -> Any:

@@ -1,12 +1,10 @@
-"""Figures for claims about techniques: batching, paging, prefixes, parallelism.
+"""Figures for claims about techniques: paging, prefixes, parallelism.
 
 Each is a short formula over the ledgers' floors; the docstring gives the equation.
 """
 
-import math
-
 from infopt.errors import InfoptError
-from infopt.ledgers import answer_cache, attention, links, queueing
+from infopt.ledgers import answer_cache, attention, links
 from infopt.studies.claim_figures import (
     device_of,
     figure,
@@ -16,19 +14,7 @@ from infopt.studies.claim_figures import (
     tpot_floor,
 )
 
-# --- batching and paging --------------------------------------------------------------------------------------------
-
-
-@figure("ratio")
-def static_loss(batch: int, spread: float) -> float:
-    """Slot-steps a static batch holds for each one it uses; filling time is ignored."""
-    return queueing.static_loss_ratio(batch, spread)
-
-
-@figure("spread")
-def spread_for_loss(batch: int, ratio: float) -> float:
-    """Coefficient of variation of output lengths at which a static batch loses `ratio`; infinite where none does."""
-    return queueing.spread_for_loss_ratio(batch, ratio) or math.inf
+# --- paging ---------------------------------------------------------------------------------------------------------
 
 
 @figure("ratio")

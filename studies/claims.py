@@ -138,6 +138,7 @@ UNITS: dict[str, Unit] = {
     "terms": _counted("term", "terms"),
     "tokens": _counted("token", "tokens"),
     "tokens_per_s": _counted("tok/s", "tok/s"),
+    "requests_per_s": _counted("request/s", "requests/s"),
     "reuses": _counted("use", "uses"),
     "usd": Unit(_usd, _dollars),
     "usd_per_hour": Unit(_usd, lambda value: f"${value:.3f}/h"),

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infopt.errors import InfoptError
-from infopt.studies import claim_money, claim_speculation, claim_techniques  # noqa: F401  they register their figures
+from infopt.studies import (  # noqa: F401  they register their figures
+    claim_batching,
+    claim_money,
+    claim_speculation,
+    claim_techniques,
+)
 from infopt.studies.claim_figures import evaluate
 from infopt.studies.claims import Assumption, Claim, Computation, Document, Value, load_documents, unit
 

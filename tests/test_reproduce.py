@@ -8,13 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infopt.errors import InfoptError
 from infopt.ledgers.cost import usd_per_million_tokens
+from infopt.ledgers.queueing import static_loss_ratio
 from infopt.reports.reproduce_report import as_dict, csv_text, markdown, render
-from infopt.studies import claim_speculation, claim_techniques
+from infopt.studies import claim_speculation
 from infopt.studies.claim_figures import FIGURES, evaluate
 from infopt.studies.claims import CLAIMS, Assumption, Claim, Computation, Document, load_documents
 from infopt.studies.reproduce import Item, _item, reproduce
@@ -194,8 +195,6 @@ def test_flips_put_back_give_the_threshold() -> None:
     one = {**SEVENTY, "draft": "llama-3.2-1b", "tokens": 2048, "drafted": 5, "acceptance": 0.4}
     fewer, more = (figure("speculation_gain", **one, batch=batch) for batch in (int(weak) - 1, int(weak) + 2))
     assert fewer > 1.1 > more
-    spread = value("d3-continuous-batching", "five")
-    assert figure("static_loss", batch=64, spread=spread) == pytest.approx(5, rel=1e-3)
     prompt = value("d3-flash-attention", "two")
     same = {"model": "70b", "hw": "h100-sxm-80gb", "passes": 4}
     assert figure("fused_prefill_gain", **same, tokens=prompt) == pytest.approx(2, rel=1e-6)
@@ -221,32 +220,16 @@ def test_printed_formula_cannot_decide() -> None:
     assert value("d1-printed-speedup", "worst") < printed.low < value("d1-printed-speedup", "best")
 
 
-def test_static_loss_of_exponential_lengths_is_a_harmonic_number() -> None:
-    for batch in (1, 8, 64):
-        harmonic = sum(1 / k for k in range(1, batch + 1))
-        assert claim_techniques.static_loss(batch, 1.0) == pytest.approx(harmonic, rel=1e-3)
-    assert claim_techniques.static_loss(64, 0) == 1
-
-
 def test_static_loss_near_the_measured_traces() -> None:
     """Means of 3,000 draws of 64 from the Azure 2023 traces (spread 0.77 and 2.15) and Mooncake's (0.73)."""
     for spread, drawn in ((0.7714, 2.99), (2.147, 11.99), (0.7294, 3.73)):
-        assert claim_techniques.static_loss(64, spread) == pytest.approx(drawn, rel=0.25)
+        assert static_loss_ratio(64, spread) == pytest.approx(drawn, rel=0.25)
 
 
 def test_expected_tokens() -> None:
     assert claim_speculation.expected_tokens(5, 0.0) == 1
     assert claim_speculation.expected_tokens(5, 1.0) == 6
     assert claim_speculation.expected_tokens(2, 0.5) == 1.75
-
-
-@given(st.integers(1, 200), st.floats(0.1, 2.5), st.floats(1.01, 2.0))
-@settings(max_examples=25)
-def test_static_loss_grows_with_batch_and_spread(batch: int, spread: float, factor: float) -> None:
-    loss = claim_techniques.static_loss(batch, spread)
-    assert loss >= 1 - 1e-3
-    assert claim_techniques.static_loss(batch + 1, spread) >= loss - 1e-9
-    assert claim_techniques.static_loss(batch, spread * factor) >= loss - 1e-3
 
 
 @given(st.integers(1, 16), st.floats(0, 1), st.floats(0, 1))
