@@ -59,9 +59,19 @@ class _Matrix(Record):
 
 
 @cache
+def _matrix() -> _Matrix:
+    return validate_record(_Matrix, read_yaml(MATRIX), str(MATRIX))
+
+
+def base_profile() -> str:
+    """The workload profile that the base cell is."""
+    return _matrix().base_profile
+
+
+@cache
 def matrix_cells() -> tuple[Cell, ...]:
     """All cells, the base first; a cell stands behind the one it differs from."""
-    matrix = validate_record(_Matrix, read_yaml(MATRIX), str(MATRIX))
+    matrix = _matrix()
     made: dict[str, Cell] = {}
     for cell in matrix.cells:
         where = f"{MATRIX}: cell {cell.id}"

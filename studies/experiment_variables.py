@@ -38,6 +38,7 @@ class Knob(Record):
     part_of: str | None = None
     quality: bool = False
     flag: dict[str, str] = Field({})
+    option: str | None = None
 
 
 class Together(Record):

@@ -38,6 +38,7 @@ class Metric(Record):
     """One figure of a run; see data/experiment/metrics.yaml."""
 
     id: str
+    name: str
     unit: str
     what: str
     better: Literal["higher", "lower"] | None = None
@@ -62,6 +63,11 @@ class MetricData(Record):
     least_gain_share: float
     metrics: list[Metric]
     noise: Noise
+
+
+def metric(name: str) -> Metric:
+    """The metric of an id."""
+    return next(one for one in metric_data().metrics if one.id == name)
 
 
 @cache

@@ -42,7 +42,7 @@ STATISTICS = ("mean", "p50", "p90", "p99")
 TIMES = ("ttft", "tpot", "e2e")
 COLUMNS = (
     *("sent_s", "ttft_s", "tpot_s", "e2e_s", "machine_s"),
-    *("input_tokens", "output_tokens", "found_tokens", "preemptions", "tenant", "priority"),
+    *("input_tokens", "output_tokens", "found_tokens", "preemptions", "priority"),
 )
 
 
@@ -181,7 +181,8 @@ def seed_of(source: Source) -> int | None:
 def traffic_of(simulation: "Simulation") -> Traffic:
     """What arrived, and the fingerprint of the requests themselves."""
     source: Source = simulation.job.source
-    served = Shorter(source, simulation.ready.setup.max_tokens) if simulation.left_out else source
+    most = simulation.ready.setup.max_tokens
+    served = Shorter(source, most, True, "the engine accepts") if simulation.left_out else source
     return Traffic(
         description=described(source),
         trace=_trace_name(source),
@@ -243,24 +244,39 @@ def metrics_of(figures: Summary) -> Metrics:
 
 
 def parts_of(simulation: "Simulation") -> Repetitions | None:
-    """The measured requests in equal parts; None without rows, of a saturated system, and of too few requests."""
+    """The measured requests in equal parts; None without rows, or of too few requests.
+
+    Of a saturated system there is throughput and TPOT: the rest grows from part to part.
+    """
     rows, figures, noise = simulation.rows, simulation.summary, metric_data().noise
-    if (
-        rows is None
-        or figures.saturated
-        or figures.measured_requests < noise.parts * min(noise.least_requests.values())
-    ):
+    measured = figures.measured_requests
+    if rows is None or measured < noise.parts * min(noise.least_requests.values()):
         return None
     import numpy as np
 
     sent_s = np.asarray(rows.sent_s)
-    order = np.argsort(sent_s, kind="stable")[len(sent_s) - figures.measured_requests :]
+    order = np.argsort(sent_s, kind="stable")[len(sent_s) - measured :]
     pieces = np.array_split(order, noise.parts)
+    per_s = _throughputs(rows, float(sent_s[order[0]]), simulation.arrivals_end_s, noise.parts)
+    times = [_part(rows, piece, simulation.job.targets) for piece in pieces]
+    if figures.saturated:
+        times = [{name: value for name, value in found.items() if name.startswith("tpot")} for found in times]
     runs = [
-        Repetition(key=f"part-{number}", requests=len(piece), metrics=_part(rows, piece, simulation.job.targets))
-        for number, piece in enumerate(pieces, 1)
+        Repetition(key=f"part-{number}", requests=len(piece), metrics={"output_tokens_per_s": tokens, **found})
+        for number, (piece, tokens, found) in enumerate(zip(pieces, per_s, times, strict=True), 1)
     ]
     return Repetitions(kind="parts", runs=runs)
+
+
+def _throughputs(rows: Rows, from_s: float, to_s: float, parts: int) -> list[float]:
+    """Output tokens a second of the requests that ended in each part of the time of arrivals."""
+    import numpy as np
+
+    ends_s = np.asarray(rows.sent_s) + np.nan_to_num(np.asarray(rows.e2e_s))
+    edges = np.linspace(from_s, to_s, parts + 1)
+    tokens, _ = np.histogram(ends_s, edges, weights=np.asarray(rows.output_tokens))
+    width_s = (to_s - from_s) / parts
+    return [float(count) / width_s if width_s > 0 else 0.0 for count in tokens]
 
 
 def _part(rows: Rows, chosen: "NDArray[np.intp]", targets: Targets) -> Metrics:
@@ -276,6 +292,9 @@ def _part(rows: Rows, chosen: "NDArray[np.intp]", targets: Targets) -> Metrics:
         found |= {f"{kind}_{statistic}_s": _statistic(kept, statistic) for statistic in STATISTICS}
     if targets.given:
         found["good_share"] = float(good.mean())
+        sent_s = np.asarray(rows.sent_s)[chosen]
+        time_s = float(sent_s.max() - sent_s.min())
+        found["goodput_per_s"] = int(good.sum()) / time_s if time_s > 0 else None
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -288,14 +307,16 @@ def _statistic(values: "NDArray[np.float64]", statistic: str) -> float | None:
 
 
 def rows_csv(simulation: "Simulation") -> str:
-    """Every request as a line; empty cells where there is no such time."""
-    rows = simulation.rows
+    """Every request as a line, in the order in which they came; empty cells where there is no such time."""
+    rows, names = simulation.rows, simulation.job.source.tenants
     if rows is None:
         raise ValueError("rows were not kept: Choices.keep_rows")
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, "end"))
+    writer.writerow((*COLUMNS, "tenant", "end"))
     columns = [getattr(rows, name) for name in COLUMNS]
-    for values in zip(*columns, (ENDS[end] for end in rows.end), strict=True):
-        writer.writerow("" if value != value else value for value in values)
+    for at in sorted(range(len(rows)), key=lambda at: rows.sent_s[at]):
+        values = (column[at] for column in columns)
+        plain = ["" if value != value else value for value in values]
+        writer.writerow((*plain, names[rows.tenant[at]], ENDS[rows.end[at]]))
     return text.getvalue()
