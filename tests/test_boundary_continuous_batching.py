@@ -286,3 +286,15 @@ def test_prompts_are_not_free_where_only_steps_are_known() -> None:
     assert not any("give one at 256" in cost for cost in judge(whole).costs)
     free = 16 * 25.1 / 54.5
     assert figures(judge(short))["gain_over_one_ratio"] < figures(judge(whole))["gain_over_one_ratio"] < free / 1.8
+
+
+@pytest.mark.parametrize("model", ["8b", "70b", "deepseek-v3"])
+@pytest.mark.parametrize("batch", [1, 2, 8, 64])
+def test_steps_that_get_shorter_lose_less(model: str, batch: int) -> None:
+    """Of a step only what its sequences share is lost: less with every sequence, nothing of one alone."""
+    judged = judge(situation(model, "h200:8", batch=batch))
+    found = figures(judged)["gain_over_shrinking_ratio"]
+    assert found is not None
+    assert judged.gain is not None
+    assert 1 <= found <= judged.gain.value * (1 + 1e-9)
+    assert (found == 1) == (batch == 1)
