@@ -110,6 +110,7 @@ class StaticReplica(Replica):
         while life == self.life and self.batch.decoding:
             yield from self._decode_group(life)
             self._drop_leaving()
+            self.tell()
         if life == self.life:
             for one in group:
                 self.batch.unreserve(one)
@@ -162,4 +163,3 @@ class StaticReplica(Replica):
         self.meter.tick().steps += steps
         self._decoded(steps, took_s)
         self._end_answers()
-        self.tell()

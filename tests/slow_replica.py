@@ -1,7 +1,7 @@
 """A replica written as plainly as possible, every step and every block by itself: what the simulation must equal.
 
 As vLLM's scheduler (v1/core/sched/scheduler.py, v1/core/kv_cache_manager.py): running requests in order, then waiting
-ones; the last is preempted when a block is missing; blocks of ended requests stay in the order in which they were freed.
+ones; the last is preempted when a block is missing; blocks of ended requests stay in the order they were freed in.
 Where the simulation differs from vLLM it says so, and this does as the simulation does: the tokens of answers are
 counted before those of prompts, and a second copy of a block has no name.
 """
