@@ -108,7 +108,9 @@ def _parts(c: SimulationComparison) -> Iterator[Any]:
     for group, terms in groupby(c.terms, key=lambda term: term.group):
         yield ""
         yield heading(TITLES[group])
-        yield columns_table(COLUMNS, [cells(term) for term in terms], "", ("better",), indent=2, beside=everything)
+        yield columns_table(
+            COLUMNS, [cells(term) for term in terms], "", ("better", "B / A"), indent=2, beside=everything
+        )
 
 
 def _requests(c: SimulationComparison) -> str:

@@ -1,7 +1,6 @@
 """A simulation over time in characters: running and waiting requests, the cache, output tokens a second."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -38,10 +37,19 @@ def series(s: Simulation) -> Iterator[tuple[str, Sequence[float], str]]:
 
 
 def token_rates(s: Simulation) -> list[float]:
-    """Output tokens a second since the sample before."""
-    times, tokens = s.samples.time_s, s.samples.output_tokens
-    spans = zip(pairwise(times), pairwise(tokens), strict=True)
-    return [0.0, *((after - before) / (to_s - from_s) for (from_s, to_s), (before, after) in spans if to_s > from_s)]
+    """Output tokens a second, by sample. Steps made in one go are counted when they end: their tokens go back over the
+    samples before in which anybody ran."""
+    times, tokens, running = s.samples.time_s, s.samples.output_tokens, s.samples.running
+    rates, last = [0.0] * len(times), 0
+    for at in range(1, len(times)):
+        if tokens[at] == tokens[last]:
+            continue
+        busy = [between for between in range(last + 1, at + 1) if running[between] or running[between - 1]] or [at]
+        rate = (tokens[at] - tokens[last]) / len(busy) / s.samples.every_s
+        for between in busy:
+            rates[between] = rate
+        last = at
+    return rates
 
 
 def spread(times_s: Sequence[float], values: Sequence[float], width: int) -> list[float]:

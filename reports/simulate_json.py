@@ -82,7 +82,7 @@ def times(t: Times | None) -> dict[str, float] | None:
 
 def _phases(s: Simulation) -> list[tuple[str, Any]]:
     assert s.losses is not None
-    return [("before", s.losses.before), ("during", s.losses.during)]
+    return [("before", s.losses.before), ("hit", s.losses.hit), ("during", s.losses.during)]
 
 
 def _tenant(s: Simulation, one: TenantFigures) -> dict[str, Any]:

@@ -11,7 +11,11 @@ from infopt.units import format_seconds, format_share, format_usd
 
 TIMES = ("", "mean", "p50", "p90", "p99", "most")
 TENANTS = ("tenant", "requests", "share", "machine", "$/h", "good", "TTFT p50", "TTFT p99", "TPOT p50")
-PHASES = ("requests sent", "for", "number", "answered", "good", "TTFT p50", "TTFT p99", "TPOT p50")
+PHASES = ("requests", "for", "number", "answered", "good", "TTFT p50", "TTFT p99", "TPOT p50")
+# Columns that go on a narrow screen, the first to go first.
+NARROW_TENANTS = ("TPOT p50", "TTFT p50", "requests", "$/h", "share")
+NARROW_PHASES = ("TPOT p50", "TTFT p50", "for", "answered", "number")
+PHASE_NAMES = {"before": "before", "hit": "there as it failed", "during": "with one away"}
 INTERVAL = ("", "shortest", "expected", "longest")
 
 
@@ -36,7 +40,7 @@ def _parts(s: Simulation, command: str, plot: bool) -> Iterator[Any]:
     rows = time_rows(s.summary)
     if rows:
         yield heading("TIMES", "of requests answered whole")
-        yield columns_table(TIMES, rows, "", ("most",), indent=2)
+        yield columns_table(TIMES, rows, "", ("most", "mean", "p90"), indent=2)
         yield ""
     yield heading("LOAD", f"measured over {format_seconds(s.summary.measured_s)}")
     yield facts(words.load_rows(s))
@@ -81,7 +85,13 @@ def tables(s: Simulation) -> Iterator[Section]:
     """Tables beside the figures: title, remark, columns, cells, and which columns can go."""
     if s.low is not None and s.high is not None:
         rows = list(interval_rows(s))
-        yield "INTERVAL", "the same requests with every step as short, and as long, as it may be", INTERVAL, rows, ()
+        yield (
+            "INTERVAL",
+            "the same requests with every step as short, and as long, as it may be",
+            INTERVAL,
+            rows,
+            ("expected",),
+        )
     if s.summary.tenants:
         rows = [tenant_cells(s, one) for one in s.summary.tenants]
         yield (
@@ -92,8 +102,14 @@ def tables(s: Simulation) -> Iterator[Section]:
             ("TPOT p50", "TTFT p50"),
         )
     if s.losses is not None:
-        rows = [phase_cells(one) for one in (s.losses.before, s.losses.during) if one is not None]
-        yield "LOSSES", "before a replica failed, and while one was away", PHASES, rows, ("TPOT p50", "TTFT p50")
+        rows = [phase_cells(one) for one in (s.losses.before, s.losses.hit, s.losses.during) if one is not None]
+        yield (
+            "LOSSES",
+            "answered before, there as a replica failed, sent while one was away",
+            PHASES,
+            rows,
+            ("TPOT p50", "TTFT p50"),
+        )
 
 
 def tenant_cells(s: Simulation, one: TenantFigures) -> list[str]:
@@ -116,10 +132,10 @@ def _percentiles(saturated: bool, ttft: Times | None, tpot: Times | None) -> lis
 
 def phase_cells(one: Phase) -> list[str]:
     return [
-        "before" if one.name == "before" else "with one away",
-        format_seconds(one.time_s),
+        PHASE_NAMES[one.name],
+        "-" if one.time_s is None else format_seconds(one.time_s),
         f"{one.requests:,}",
-        words.rate(one.completed_per_s),
+        "-" if one.completed_per_s is None else words.rate(one.completed_per_s),
         "-" if one.good_share is None else format_share(one.good_share),
         *_percentiles(False, one.ttft_s, one.tpot_s),
     ]

@@ -15,6 +15,7 @@ Ignored in the fixed point: that steps between whole numbers of sequences are no
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from infopt.arrivals.arrival import Source
 from infopt.arrivals.reshaped import AtOnce
@@ -24,6 +25,10 @@ from infopt.simulation.deployment import simulate
 from infopt.simulation.outcome import DONE, Outcome
 from infopt.simulation.setup import Clock, Loss, Setup
 from infopt.simulation.summary import Targets, Times
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Requests that the mean prompt is taken of.
 MOST_PROMPTS = 2000
@@ -71,22 +76,24 @@ class Saturation:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Requests sent in a part of the time; shares of them, and what was done per second of it."""
+    """Some of the requests; of a part of the time also how long it was, and whole answers a second in it."""
 
     name: str
-    time_s: float
     requests: int
-    completed_per_s: float
     good_share: float | None
     ttft_s: Times | None
     tpot_s: Times | None
+    time_s: float | None = None
+    completed_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All replicas alive, and at least one of them down."""
+    """Requests that were answered before a replica failed, that were there when one failed, and that were sent while
+    one was away; None where there are none."""
 
     before: Phase | None
+    hit: Phase | None
     during: Phase | None
 
 
@@ -215,21 +222,60 @@ def _sequences(source: Source, setup: Setup) -> float:
 
 
 def loss_figures(outcome: Outcome, losses: tuple[Loss, ...], targets: Targets) -> Losses:
-    """Requests that were sent while all replicas were alive, and while one was down."""
+    """Requests before, at and during the losses."""
     import numpy as np
 
-    sent_s = np.frombuffer(outcome.rows.sent_s)
-    end_s = outcome.arrivals_end_s
+    rows, end_s = outcome.rows, outcome.arrivals_end_s
+    sent_s = np.asarray(rows.sent_s)
+    done_s = sent_s + np.asarray(rows.e2e_s)
     downs = [(one.time_s, end_s if one.down_s is None else min(end_s, one.time_s + one.down_s)) for one in losses]
-    during = np.zeros(len(sent_s), dtype=bool)
+    hit, during = np.zeros(len(sent_s), dtype=bool), np.zeros(len(sent_s), dtype=bool)
     for from_s, to_s in downs:
+        hit |= (sent_s < from_s) & (done_s > from_s)
         during |= (sent_s >= from_s) & (sent_s <= to_s)
-    start_s = min(from_s for from_s, _ in downs)
-    before = (sent_s >= outcome.from_s) & (sent_s < start_s)
+    first_s = min(from_s for from_s, _ in downs)
+    before = (sent_s >= outcome.from_s) & (sent_s < first_s) & ~hit
+    figures = _Phases(outcome, targets)
     return Losses(
-        _phase("before", outcome, before, start_s - outcome.from_s, targets),
-        _phase("during", outcome, during, _covered_s(downs), targets),
+        before=figures.phase("before", before, [(outcome.from_s, first_s)]),
+        hit=figures.phase("hit", hit & ~during, []),
+        during=figures.phase("during", during, downs),
     )
+
+
+class _Phases:
+    """Figures of some of the requests."""
+
+    def __init__(self, outcome: Outcome, targets: Targets) -> None:
+        import numpy as np
+
+        rows = outcome.rows
+        self.targets = targets
+        self.done = np.asarray(rows.end, dtype=int) == DONE
+        self.ends_s = np.asarray(rows.sent_s) + np.asarray(rows.e2e_s)
+        self.ttft_s, self.tpot_s, e2e_s = (np.asarray(column) for column in (rows.ttft_s, rows.tpot_s, rows.e2e_s))
+        self.good = self.done.copy()
+        promised = (targets.ttft_s, targets.tpot_s, targets.e2e_s)
+        for seconds, target_s in zip((self.ttft_s, self.tpot_s, e2e_s), promised, strict=True):
+            if target_s is not None:
+                self.good &= ~(seconds > target_s)
+
+    def phase(self, name: str, chosen: "NDArray[np.bool_]", spans: list[tuple[float, float]]) -> Phase | None:
+        """The chosen requests, and what was answered in these spans of time."""
+        requests = int(chosen.sum())
+        if not requests:
+            return None
+        time_s = _covered_s(spans)
+        answered = sum(int((self.done & (self.ends_s >= low) & (self.ends_s < high)).sum()) for low, high in spans)
+        return Phase(
+            name=name,
+            requests=requests,
+            good_share=int((self.good & chosen).sum()) / requests if self.targets.given else None,
+            ttft_s=_times(self.ttft_s[self.done & chosen]),
+            tpot_s=_times(self.tpot_s[self.done & chosen]),
+            time_s=time_s or None,
+            completed_per_s=answered / time_s if time_s else None,
+        )
 
 
 def _covered_s(spans: list[tuple[float, float]]) -> float:
@@ -241,30 +287,10 @@ def _covered_s(spans: list[tuple[float, float]]) -> float:
     return covered
 
 
-def _phase(name: str, outcome: Outcome, chosen: "object", time_s: float, targets: Targets) -> Phase | None:
+def _times(seconds: "NDArray[np.float64]") -> Times | None:
     import numpy as np
 
-    mask = np.asarray(chosen, dtype=bool)
-    requests = int(mask.sum())
-    if not requests or time_s <= 0:
-        return None
-    rows = outcome.rows
-    done = (np.asarray(rows.end, dtype=int) == DONE) & mask
-    good, times = done.copy(), []
-    for column, target_s in ((rows.ttft_s, targets.ttft_s), (rows.tpot_s, targets.tpot_s), (rows.e2e_s, targets.e2e_s)):
-        seconds = np.asarray(column, dtype=float)
-        if target_s is not None:
-            good &= ~(seconds > target_s)
-        times.append(_times(seconds[done]))
-    share = int(good.sum()) / requests if targets.given else None
-    return Phase(name, time_s, requests, int(done.sum()) / time_s, share, times[0], times[1])
-
-
-def _times(seconds: "object") -> Times | None:
-    import numpy as np
-
-    kept = np.asarray(seconds, dtype=float)
-    kept = kept[~np.isnan(kept)]
+    kept = seconds[~np.isnan(seconds)]
     if not len(kept):
         return None
     p50, p90, p99 = np.percentile(kept, (50, 90, 99)).tolist()
