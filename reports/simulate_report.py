@@ -15,7 +15,7 @@ PHASES = ("requests", "for", "number", "answered", "good", "TTFT p50", "TTFT p99
 # Columns that go on a narrow screen, the first to go first.
 NARROW_TENANTS = ("TPOT p50", "TTFT p50", "requests", "$/h", "share")
 NARROW_PHASES = ("TPOT p50", "TTFT p50", "for", "answered", "number")
-PHASE_NAMES = {"before": "before", "hit": "there as it failed", "during": "with one away"}
+PHASE_NAMES = {"before": "before", "hit": "as it failed", "during": "with one away"}
 INTERVAL = ("", "shortest", "expected", "longest")
 
 
@@ -99,7 +99,7 @@ def tables(s: Simulation) -> Iterator[Section]:
             "machine: part of the computing time, and of the price",
             TENANTS,
             rows,
-            ("TPOT p50", "TTFT p50"),
+            NARROW_TENANTS,
         )
     if s.losses is not None:
         rows = [phase_cells(one) for one in (s.losses.before, s.losses.hit, s.losses.during) if one is not None]
@@ -108,7 +108,7 @@ def tables(s: Simulation) -> Iterator[Section]:
             "answered before, there as a replica failed, sent while one was away",
             PHASES,
             rows,
-            ("TPOT p50", "TTFT p50"),
+            NARROW_PHASES,
         )
 
 

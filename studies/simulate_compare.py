@@ -76,18 +76,18 @@ def _figures(s: Simulation) -> Iterator[Figure]:
     yield from _waits(m)
     yield "inside", "batch", "sequences", "", m.effective_batch
     yield "inside", "waiting", "requests", "less", m.waiting
-    yield "inside", "KV cache in use", "share", "", m.kv_share
+    yield "inside", "KV in use", "share", "", m.kv_share
     yield "inside", "preemptions", "count", "less", float(m.preemptions)
     yield "inside", "prefix hits", "share", "more", m.prefix_hit_share
     yield "inside", "wasted tokens", "share", "less", m.wasted_share
     yield "inside", "busy", "share", "", m.busy_share
     usd, per_s = s.usd_per_hour, m.output_tokens_per_s
     yield "cost", "all devices", "usd_per_hour", "less", usd
-    yield "cost", "million output tokens", "usd", "less", usd / 3600 / per_s * 1e6 if usd and per_s else None
+    yield "cost", "million tokens", "usd", "less", usd / 3600 / per_s * 1e6 if usd and per_s else None
 
 
 def _waits(m: Summary) -> Iterator[Figure]:
-    named = (("TTFT", m.ttft_s), ("TPOT", m.tpot_s), ("whole answer", m.e2e_s))
+    named = (("TTFT", m.ttft_s), ("TPOT", m.tpot_s), ("answer", m.e2e_s))
     for name, times in named:
         for part in ("mean", "p50", "p90", "p99"):
             yield "times", f"{name} {part}", "s", "less", _part(times, part)
