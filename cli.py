@@ -41,6 +41,7 @@ ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
 MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
+    "experiment": "infopt.cli_experiment",
     "gate": "infopt.cli_gate",
     "observe": "infopt.cli_observe",
     "probe": "infopt.cli_probe",

@@ -11,7 +11,7 @@ Ignored: interactions (a value dropped early could pay later), and that of forty
 Data: data/experiment/ladder.yaml. Document 3's ladder of costs is another one: studies/ladder.py.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Literal
@@ -24,7 +24,7 @@ from infopt.records import Record, read_yaml, validate_record
 from infopt.studies.experiment_noise import half_width
 from infopt.studies.experiment_trial import Tried, needed, tried, with_knobs
 from infopt.studies.experiment_values import Try, values_of
-from infopt.studies.experiment_variables import DATA, Scalar, differences, knob
+from infopt.studies.experiment_variables import DATA, Scalar, differences
 from infopt.studies.saved_run import SavedRun, metric, metric_data
 from infopt.studies.simulate import Job
 
@@ -77,6 +77,7 @@ class Judged:
     """What a value did to the best so far.
 
     metric      that decided;  gain_ratio  its value over that of the best, per device;  half_ratio  chance, likewise
+    note        what else it waits for
     """
 
     outcome: Outcome
@@ -84,6 +85,7 @@ class Judged:
     metric: str | None = None
     gain_ratio: float | None = None
     half_ratio: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,13 @@ class Ladder:
     @property
     def best(self) -> Tried:
         return self.rungs[-1].best
+
+    @property
+    def holds(self) -> bool:
+        """Whether the last step keeps up and meets the targets, if there are any."""
+        run, _ = self.best.found
+        share = run.metrics.get("good_share")
+        return not run.saturated and (share is None or share >= self.best.job.good_share)
 
 
 def climb(job: Job, seeds: int | None = None, quality_holds: bool = False, workers: int | None = None) -> Ladder:
@@ -214,7 +223,7 @@ def judge(best: Tried, found: Tried, quality_holds: bool) -> Judged:
     judged = _performance(old, new, best.job.good_share)
     if judged.outcome == "kept" and any(change.quality for change in changes) and not quality_holds:
         what = ", ".join(change.variable for change in changes)
-        return replace(judged, outcome="needs quality", reason=f"{judged.reason}; {what}: quality is to be measured")
+        return replace(judged, outcome="needs quality", note=f"quality of {what} is to be measured")
     return judged
 
 
@@ -308,11 +317,12 @@ def _boundary(name: str, best: Tried) -> Boundaried:
     return Boundaried(known.id, answer.verdict, answer.reason, answer.settle)
 
 
-def chosen(runs: Sequence[Climbed]) -> list[Trial]:
+def chosen(found: Ladder) -> list[Trial]:
     """The steps that stay, in order."""
-    return [trial for climbed in runs for trial in climbed.kept]
+    return [trial for climbed in found.rungs for trial in climbed.kept]
 
 
-def quality_of(trial: Trial) -> bool:
-    """Whether a trial's variable can make answers worse."""
-    return knob(trial.variable).quality
+def steps(found: Ladder) -> list[tuple[str, SavedRun]]:
+    """The baseline and each step that stays, as files in the order of the ladder."""
+    runs = [("0-baseline", found.baseline), *((f"{n}-{t.variable}", t.tried) for n, t in enumerate(chosen(found), 1))]
+    return [(f"{name}.yaml", one.found[0].model_copy(update={"name": name})) for name, one in runs]

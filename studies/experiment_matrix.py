@@ -18,11 +18,15 @@ from typing import Literal
 from infopt.arrivals.matrix import Cell, base_profile, matrix_cell, matrix_cells
 from infopt.arrivals.profiles import load_profile
 from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.profiles.geometry import ModelProfile
 from infopt.simulation.summary import Targets
-from infopt.studies.simulate import Job, Simulation
+from infopt.studies.scenarios import Request
+from infopt.studies.simulate import Choices, Job, Simulation
 from infopt.studies.simulate_many import Failed, run_many
 
 Verdict = Literal["holds", "misses", "saturated", "does not fit", "no estimate", "impossible"]
+GOOD_SHARE = 0.9  # of the requests, where only the targets are given
 # A run lasts at least so many answers at full load; it is made longer by this factor, so many times, up to so many.
 STAYS, LONGER, TURNS, MOST_REQUESTS = 5.0, 4, 3, 20_000
 OF_STATUS: dict[int, Verdict] = {1: "does not fit", 4: "no estimate"}
@@ -80,6 +84,27 @@ def base_targets() -> tuple[Targets, float]:
     """Targets of the matrix's base, and the share of requests that must meet them."""
     asked = load_profile(base_profile()).targets
     return Targets(asked.ttft_s, asked.tpot_s, asked.e2e_s), asked.share
+
+
+def base_job(
+    model: ModelProfile,
+    hardware: HardwareChoice,
+    request: Request,
+    choices: Choices,
+    targets: Targets | None,
+    good_share: float | None,
+) -> Job:
+    """The deployment under the matrix's base; targets that are not given are those of its profile."""
+    cell, (own, share) = matrix_cells()[0], base_targets()
+    return Job(
+        model=model,
+        hardware=hardware,
+        request=replace(request, batch=request.dp),
+        source=cell.traffic.source(1.0, requests=1),
+        choices=choices,
+        targets=targets or own,
+        good_share=good_share if good_share is not None else share if targets is None else GOOD_SHARE,
+    )
 
 
 def cell_job(base: Job, cell: Cell, rate_per_s: float, requests: int, seed: int) -> Job:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from infopt.errors import InfoptError
 from infopt.observing.observation import Observation, Spread
+from infopt.observing.reading import read_sources
 from infopt.studies.experiment_variables import Scalar
 from infopt.studies.saved_run import (
     Hardware,
@@ -35,10 +36,30 @@ if TYPE_CHECKING:
 SIMULATED_ONLY = ("offload", "prefill_decode", "speculation", "drafted_tokens", "kv_pool_bytes", "eager", "text_only")
 
 
+def observed_rows(paths: Sequence[Path], row: int | None) -> list[Observation]:
+    """The observation of each file, of several results in it the one of that number. Errors: InfoptError."""
+    found = []
+    for path in paths:
+        several = read_sources(path)
+        if row is None and len(several) > 1:
+            raise InfoptError(f"{path}: holds {len(several)} results; choose one with --row")
+        if row is not None and row > len(several):
+            raise InfoptError(f"--row {row}: {path} holds {len(several)}")
+        found.append(several[(row or 1) - 1])
+    return found
+
+
 def measured_configuration(
-    s: "Scenario", request: "Request", stated: Mapping[str, Scalar]
+    s: "Scenario", request: "Request", stated: Mapping[str, Scalar], observed: Observation, counted: bool
 ) -> tuple[dict[str, Scalar], list[str]]:
-    """Knobs of a measured run: those asked for, `stated` ones in their place, and the rest as nobody's."""
+    """Knobs of a measured run: those asked for, `stated` ones in their place, and the rest as nobody's.
+
+    counted  the hardware was named with a number of devices
+    """
+    if observed.engine is not None and observed.engine != s.engine.engine:
+        raise InfoptError(
+            f"{observed.source}: is of {observed.engine}, not of {s.engine.engine}: --engine {observed.engine}"
+        )
     found = scenario_knobs(s)
     defaulted = [name for name, field in ASKED.items() if getattr(request, field) is None and name not in stated]
     # Neither the newest version that is known here nor the lengths of a plan are what ran.
@@ -46,6 +67,8 @@ def measured_configuration(
     for name in (*SIMULATED_ONLY, *not_said):
         found.pop(name, None)
     defaulted = [name for name in defaulted if name not in not_said]
+    if counted and "gpus" in defaulted:
+        defaulted.remove("gpus")
     if request.kv_pool_bytes is not None:
         found["kv_pool_bytes"] = request.kv_pool_bytes
     return found | dict(stated), defaulted

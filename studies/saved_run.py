@@ -23,7 +23,7 @@ from infopt.errors import InfoptError
 from infopt.files import write_text
 from infopt.profiles.files import LocalFile, read_json_file
 from infopt.records import Record, read_yaml, validate_record
-from infopt.studies.experiment_variables import DATA, Scalar, knob
+from infopt.studies.experiment_variables import DATA, Scalar, knob, number
 
 if TYPE_CHECKING:
     from infopt.studies.simulate import Simulation
@@ -241,6 +241,34 @@ def read_run(path: Path) -> SavedRun:
         what = f"is {str(found)[:60]}, not {SCHEMA}" if found else "is no saved run (it has no schema)"
         raise InfoptError(f"{path}: {what}; `infopt simulate --save FILE` and `experiment save` write one")
     return validate_record(SavedRun, data, str(path))
+
+
+def parse_quality(name: str, text: str) -> Quality:
+    """A quality result as it was typed: a value, samples, and `lower` where less is better.
+
+    >>> parse_quality("mmlu", "71.2%:14042").n
+    14042
+    """
+    value, *rest = (piece.strip() for piece in text.split(":"))
+    is_lower, count = False, None
+    for piece in rest:
+        if piece == "lower":
+            is_lower = True
+        elif piece.isdigit() and int(piece) and count is None:
+            count = int(piece)
+        else:
+            raise InfoptError(f"--quality {name}={text}: {piece!r} is neither a number of samples nor `lower`")
+    percent = value.endswith("%")
+    score = number(f"--quality {name}", value.removesuffix("%").strip())
+    is_share = percent or (count is not None and 0 <= score <= 1)
+    made = {"name": name, "value": score / 100 if percent else score, "unit": "share" if is_share else ""}
+    return validate_record(Quality, {**made, "higher_is_better": not is_lower, "n": count}, f"--quality {name}={text}")
+
+
+def with_quality(run: SavedRun, quality: Sequence[Quality]) -> SavedRun:
+    """The run with quality results, in the place of those of the same names."""
+    named = {one.name: one for one in (*run.quality, *quality)}
+    return run.model_copy(update={"quality": list(named.values())})
 
 
 def tool_name() -> str:
