@@ -14,6 +14,7 @@ from infopt.errors import InfoptError
 from infopt.observing.observation import Observation, Spread
 from infopt.observing.reading import read_sources
 from infopt.studies.experiment_variables import Scalar
+from infopt.studies.observed import other_model
 from infopt.studies.saved_run import (
     Hardware,
     Metrics,
@@ -56,6 +57,9 @@ def measured_configuration(
 
     counted  the hardware was named with a number of devices
     """
+    other = other_model(observed.model, s.model)
+    if other:
+        raise InfoptError(f"{observed.source}: {other}: name it with --model")
     if observed.engine is not None and observed.engine != s.engine.engine:
         raise InfoptError(
             f"{observed.source}: is of {observed.engine}, not of {s.engine.engine}: --engine {observed.engine}"

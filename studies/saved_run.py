@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date as day
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -261,7 +262,7 @@ def parse_quality(name: str, text: str) -> Quality:
     percent = value.endswith("%")
     score = number(f"--quality {name}", value.removesuffix("%").strip())
     is_share = percent or (count is not None and 0 <= score <= 1)
-    made = {"name": name, "value": score / 100 if percent else score, "unit": "share" if is_share else ""}
+    made = {"name": name, "value": float(Decimal(str(score)) / 100) if percent else score, "unit": "share" if is_share else ""}
     return validate_record(Quality, {**made, "higher_is_better": not is_lower, "n": count}, f"--quality {name}={text}")
 
 
