@@ -154,7 +154,7 @@ def job_of(records: Records) -> "Job":
         choices=replace(choices, interval=shown.interval),
         targets=own or arriving.targets or Targets(),
         good_share=GOOD_SHARE if share is None else share,
-        assumed=(*filled.assumed, *arriving.assumed),
+        assumed=(*(one for one in filled.assumed if one.id != "batch"), *arriving.assumed),  # traffic makes the batch
     )
 
 
@@ -191,7 +191,7 @@ def _compared(records: Records, shown: ShownOptions, form: "Format") -> tuple[st
 def _next(found: "Simulation") -> str:
     """What to try next: the same command line with something added."""
     words = sys.argv[1:]
-    if found.summary.saturated and found.saturation is not None and found.job.source.users is None:
+    if not found.keeps_up and found.job.source.users is None:
         words = [*without_options(words, {"--replicas"}), "--replicas", str(_enough(found))]
     elif not found.job.targets.given:
         words = [*words, "--ttft", "1s", "--tpot", "50ms"]
@@ -203,9 +203,10 @@ def _next(found: "Simulation") -> str:
 
 
 def _enough(found: "Simulation") -> int:
-    """Replicas that serve it with SPARE_RATIO as much as arrives."""
+    """Replicas that serve SPARE_RATIO as much as arrives, at least one more than there are."""
     copies = found.job.choices.replicas or 1
-    return math.ceil(SPARE_RATIO * found.arrive_per_s / ((found.saturation_per_s or math.inf) / copies))
+    one_per_s = (found.saturation_per_s or math.inf) / copies
+    return max(copies + 1, math.ceil(SPARE_RATIO * found.arrive_per_s / one_per_s))
 
 
 def _check_files(shown: ShownOptions) -> None:

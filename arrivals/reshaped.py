@@ -18,10 +18,11 @@ ROUND_IDS = 2**48  # between the ids of two rounds
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """At least `least_requests` requests of a source, all of them there from the start."""
+    """At least `least_requests` requests of a source and at most so many, all of them there from the start."""
 
     source: Source
     least_requests: int
+    most_requests: int
 
     @property
     def users(self) -> int | None:
@@ -48,13 +49,15 @@ class AtOnce:
         return 0
 
     def stream(self) -> Iterator[Arrival]:
-        """Whole rounds of the source. Errors: those of the source."""
+        """Whole rounds of the source, or as much of one as is allowed. Errors: those of the source."""
         taken = turn = 0
         while taken < self.least_requests:
             for one in self.source.stream():
                 prefix = tuple(name + turn * ROUND_IDS for name in one.prefix) if turn else one.prefix
                 yield replace(one, time_s=0.0, prefix=prefix, patience_s=None)
                 taken += 1
+                if taken >= self.most_requests:
+                    return
             if not taken:
                 return
             turn += 1

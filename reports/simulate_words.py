@@ -265,7 +265,8 @@ def _why_off(s: Simulation, off: float) -> str:
     if s.saturation and s.arrive_per_s > NEAR_SHARE * s.saturation.rate_per_s:
         reasons.append("near saturation small differences grow")
     why = "; ".join(reasons) or "chance, and a run that is short"
-    return f"{'+' if off > 0 else '-'}{format_share(abs(off))} here: {why}"
+    told = f"{1 + off:.1f} times as many" if off > 1 else f"{'+' if off > 0 else '-'}{format_share(abs(off))}"
+    return f"{told} here: {why}"
 
 
 def _bursty(source: Source) -> bool:
@@ -291,7 +292,8 @@ def saturation_words(s: Simulation) -> Iterator[str]:
         return
     ratio = s.arrive_per_s / most
     if ratio <= 1:
-        yield f"this load is {format_share(ratio)} of it: it can grow {1 / ratio:.2f} times"
+        bursts = "; bursts queue before that" if _bursty(s.job.source) else ""
+        yield f"this load is {format_share(ratio)} of it: it can grow {1 / ratio:.2f} times{bursts}"
     else:
         yield f"this load is {ratio:.2f} times as much"
     replicas = s.ready.setup.replicas

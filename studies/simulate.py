@@ -153,6 +153,8 @@ class Simulation:
         return self.plan.scenario.gpus * (self.job.choices.replicas or 1)
 
 
+# Assumptions of a setup that its plan has told in other words.
+SAID_BY_PLANS = ("calibration",)
 # A rate so much above saturation is beyond what chance does in a run.
 OVERLOAD_RATIO = 1.05
 
@@ -200,8 +202,8 @@ def simulated(job: Job) -> Simulation:
         left_out=source.left_out() if job.choices.leave_out else 0,
         prefix=_prefix(job, plan_batch) if job.choices.hits and ready.setup.scheduler.prefix_caching else None,
         rows=outcome.rows if job.choices.keep_rows else None,
-        assumptions=(*job.assumed, *plan.assumptions, *ready.assumptions),
-        notes=tuple(_notes(outcome, found, plan)),
+        assumptions=(*job.assumed, *plan.assumptions, *(c for c in ready.assumptions if c.id not in SAID_BY_PLANS)),
+        notes=tuple(_notes(outcome, found, plan, ready)),
     )
 
 
@@ -335,7 +337,7 @@ FEW_STAYS = 5.0
 FEW_REQUESTS = 100
 
 
-def _notes(outcome: Outcome, found: Summary, plan: Plan) -> list[str]:
+def _notes(outcome: Outcome, found: Summary, plan: Plan, ready: Simulated) -> list[str]:
     """What a reader should know before believing the figures."""
     said = []
     e2e = found.e2e_s
@@ -343,6 +345,7 @@ def _notes(outcome: Outcome, found: Summary, plan: Plan) -> list[str]:
         said.append(f"{found.measured_requests} requests: percentiles and rates say little of the next ones")
     if not outcome.closed and e2e is not None and found.measured_s < FEW_STAYS * e2e.mean:
         said.append("the measured time is only a few answers long: more --requests")
-    if plan.memory.fits and plan.memory.unknown:
-        said.append(f"memory that is not known: {', '.join(plan.memory.unknown)}")
-    return said
+    s = plan.scenario
+    outside = ready.extrapolated(max(1, round(found.step_batch)), s.input_tokens, s.output_tokens)
+    said += [f"outside what step times were measured with: {text}" for text in outside]
+    return [*said, *(caveat.text for caveat in plan.caveats if caveat.id not in ("hardware", "refused"))]

@@ -37,6 +37,8 @@ FEW_REQUESTS = 100
 # Rounds of a full deployment that its throughput is taken of.
 ROUNDS = 5.0
 FIRST_SHARE = 0.1
+# More requests at once than a deployment needs take memory only.
+MOST_AT_ONCE = 100_000
 RELATIVE = 1e-6
 
 
@@ -184,7 +186,8 @@ def saturation(source: Source, setup: Setup) -> Saturation | None:
     whole = replace(setup, scheduler=calm, losses=())
     seats = rules.static_batch if rules.batching == "static" else rules.max_num_seqs
     resident = setup.replicas * min(seats, _sequences(source, setup))
-    flood = AtOnce(source, math.ceil(ROUNDS * resident))
+    least = math.ceil(ROUNDS * resident)
+    flood = AtOnce(source, least, max(least, MOST_AT_ONCE))
     outcome = simulate(flood, whole)
     samples = outcome.samples
     waiting = [at for at, number in enumerate(samples.waiting) if number > 0]
