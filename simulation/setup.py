@@ -115,12 +115,18 @@ class Cache:
     @property
     def even(self) -> tuple[int, int] | None:
         """(units at any length, units of each block of tokens) where every block of every sequence takes as many."""
-        kinds = self.layout.kinds
-        blocks = {kind.block_tokens for kind, _ in kinds if not kind.state_slots}
-        if self.layout.separate or len(blocks) != 1 or any(kind.window_tokens is not None for kind, _ in kinds):
+        kinds, separate = self.layout.kinds, self.layout.separate
+        growing = [(kind, groups) for kind, groups in kinds if not kind.state_slots]
+        if any(kind.window_tokens is not None for kind, _ in growing) or len({k.block_tokens for k, _ in growing}) > 1:
             return None
-        fixed = sum(groups * kind.state_slots for kind, groups in kinds)
-        return fixed, sum(groups for kind, groups in kinds if not kind.state_slots)
+        fixed, each = (
+            sum((kind.layers * kind.page_bytes if separate else groups) * slots for kind, groups, slots in parts)
+            for parts in (
+                [(kind, groups, kind.state_slots) for kind, groups in kinds if kind.state_slots],
+                [(kind, groups, 1) for kind, groups in growing],
+            )
+        )
+        return (int(fixed), int(each)) if fixed == int(fixed) and each == int(each) else None
 
 
 @dataclass(frozen=True, slots=True)
