@@ -117,7 +117,10 @@ def save(options: RunOptions, scenario: SavedScenario) -> None:
     if options.out is None:
         emit(run_text(run, as_json=False).removesuffix("\n"))
     else:
+        from infopt.reports.experiment_compare_report import who
+
         write_run(options.out, run)
+        emit(who(run, str(options.out)))
     raise typer.Exit(GOOD)
 
 

@@ -122,8 +122,13 @@ def run_from_observation(
         repetitions=Repetitions(kind="files", runs=runs) if len(runs) > 1 else None,
         quality=list(quality),
         hardware=hardware,
-        notes=list(dict.fromkeys(note for one in several for note in one.notes)),
+        notes=list(dict.fromkeys(note for one in several for note in (*_served(one), *one.notes))),
     )
+
+
+def _served(one: Observation) -> tuple[str, ...]:
+    """The name that a server has for its model, which need not be the one that is stated."""
+    return () if one.model is None else (f"the server calls its model {one.model!r}",)
 
 
 def _check(several: Sequence[Observation]) -> None:

@@ -197,16 +197,17 @@ def _trace_name(source: Source) -> str | None:
     return _trace_name(source.source) if hasattr(source, "source") else None
 
 
-# Of a source's fields: what is no part of the traffic's description.
-NOT_TOLD = ("seed", "path", "form", "name")
+# Of a source's fields: what is no part of the traffic's description; of a trace also where it is.
+NOT_TOLD, OF_TRACE = ("seed",), ("path", "form", "name")
 
 
 def described(source: Any, prefix: str = "") -> dict[str, Scalar]:
     """The fields of a source as flat names; what is not set is left out."""
     found: dict[str, Scalar] = {}
+    silent = (*NOT_TOLD, *(OF_TRACE if isinstance(source, Trace) else ()))
     for field in dataclasses.fields(source):
         value, name = getattr(source, field.name), f"{prefix}{field.name}"
-        if value is None or value == () or field.name in NOT_TOLD:
+        if value is None or value == () or field.name in silent:
             continue
         if dataclasses.is_dataclass(value):
             inner = "" if field.name == "source" else f"{name}."
