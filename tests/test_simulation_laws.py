@@ -130,8 +130,10 @@ def test_laws_of_every_simulation(source: Listed, setup: Setup) -> None:
     for replica in deployment.replicas:
         pool = replica.batch.pool
         assert (replica.load, replica.present, pool.used) == (0, 0, 0)
-        assert pool.free >= 0 and pool.free + pool.idle_units == setup.cache.capacity
-        assert sum(pool._idle.values()) == pool.idle_units and not pool._used
+        assert pool.free >= 0
+        assert pool.free + pool.idle_units == setup.cache.capacity
+        assert sum(pool._idle.values()) == pool.idle_units
+        assert not pool._used
     assert all(0 <= share <= 1 + 1e-12 for share in outcome.samples.used_share)
     tokens_and_machine_time(outcome, setup)
     ends(outcome, source, setup)
@@ -240,7 +242,7 @@ def test_a_replica_that_comes_back_serves_at_once() -> None:
 
 def test_what_no_replica_can_serve_is_refused() -> None:
     setup = Setup(LineClock(), Scheduler(8, 512), Cache(even(16), 10), 300)
-    with pytest.raises(InfoptError, match="301 tokens|more than the 300"):
+    with pytest.raises(InfoptError, match="tokens are more than the 300"):
         simulate(Listed((Arrival(0.0, 1, 300),)), setup)
     with pytest.raises(InfoptError, match="would wait for ever"):
         simulate(Listed((Arrival(0.0, 100, 100),)), setup)
