@@ -49,7 +49,8 @@ def who(found: Matrix) -> str:
 
 def context_rows(found: Matrix) -> list[tuple[str, str]]:
     """Rate and targets."""
-    promised = f"{format_share(found.good_share)} of the requests within {targets_words(found.targets)}"
+    within = f"{format_share(found.good_share)} of the requests within {targets_words(found.targets)}"
+    promised = f"{within}, the same for every cell; long prompts may deserve others (--cell with --ttft)"
     return [("arrives", f"{rate(found.rate_per_s)} of each kind, one kind at a time"), ("targets", promised)]
 
 
@@ -72,8 +73,10 @@ def sentence(found: Matrix) -> str:
     if first is None or first.headroom_ratio is None or first.simulation is None:
         return said
     most = rate(first.simulation.saturation_per_s or 0.0)
-    how = "breaks first" if first.verdict != "holds" else "would break first"
-    return f"{said}; {first.cell.id} {how}: at most {most} of it are served, {first.headroom_ratio:.2g} of what arrives"
+    how = f"breaks first ({first.verdict})" if first.verdict != "holds" else "would break first"
+    return (
+        f"{said}; {first.cell.id} {how}: at most {most} of it are served, {factor(first.headroom_ratio)} what arrives"
+    )
 
 
 def cells(row: Row) -> list[str]:
@@ -89,9 +92,18 @@ def cells(row: Row) -> list[str]:
         *times,
         format_share(found.good_share) if row.job.targets.given else "-",
         "-" if most is None else f"{most:.3g}",
-        "-" if headroom is None else f"{headroom:.2g}x",
+        "-" if headroom is None else factor(headroom),
         row.verdict,
     ]
+
+
+def factor(ratio: float) -> str:
+    """A headroom: two digits, more where it is large.
+
+    >>> factor(0.031), factor(2.48), factor(396.6)
+    ('0.031x', '2.5x', '397x')
+    """
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def sections(found: Matrix) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:

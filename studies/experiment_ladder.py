@@ -247,7 +247,8 @@ def _performance(old: SavedRun, new: SavedRun, good_share: float) -> Judged:
             )
     main = "goodput_per_s" if targeted else "output_tokens_per_s"
     judged = _by(old, new, main, _devices(new) / _devices(old))
-    if judged.outcome != "no gain" or _devices(new) != _devices(old) or new.saturated:
+    as_much = judged.gain_ratio is not None and judged.gain_ratio >= 1 - metric_data().least_gain_share
+    if judged.outcome != "no gain" or not as_much or _devices(new) != _devices(old) or new.saturated:
         return judged
     sooner = _by(old, new, "e2e_mean_s", 1.0)
     return judged if sooner.outcome == "no gain" and sooner.gain_ratio is None else sooner

@@ -262,8 +262,14 @@ def parse_quality(name: str, text: str) -> Quality:
     percent = value.endswith("%")
     score = number(f"--quality {name}", value.removesuffix("%").strip())
     is_share = percent or (count is not None and 0 <= score <= 1)
-    made = {"name": name, "value": float(Decimal(str(score)) / 100) if percent else score, "unit": "share" if is_share else ""}
-    return validate_record(Quality, {**made, "higher_is_better": not is_lower, "n": count}, f"--quality {name}={text}")
+    made = {
+        "name": name,
+        "value": float(Decimal(str(score)) / 100) if percent else score,
+        "unit": "share" if is_share else "",
+        "higher_is_better": not is_lower,
+        "n": count,
+    }
+    return validate_record(Quality, made, f"--quality {name}={text}")
 
 
 def with_quality(run: SavedRun, quality: Sequence[Quality]) -> SavedRun:
