@@ -2,6 +2,7 @@
 
     python bench/simulate.py [--requests 100000] [--model 70b --hw h100:4 --rate 8]
     python bench/simulate.py --queues [--processes 2] [--share 1.0]
+    python bench/simulate.py --saturation [--processes 2]
 
 Without --queues: requests of a chat (1000 + 300 tokens in the mean, exponential) against the plan's own clock and cache
 pool on one core. Time in simpy is sampled every millisecond of processor time: the share of samples whose innermost
@@ -14,6 +15,7 @@ that interval be at most 2 % of it. Exit status 1 where one does not.
     M/G/1   W = S + load S (1 + cv^2) / (2 (1 - load))         Pollaczek, Khinchine
     M/M/c   W = S + C(c, c load) S / (c (1 - load))             Erlang's C formula
     M/G/oo  W = S                     L = rate W                 Little
+--saturation prints in how many of a hundred runs a load is called saturated.
 W mean time in system, S mean service, L mean number inside, cv coefficient of variation of service. Control variates
 (second half-width): what a seed's mean gap and mean service are off their known means is regressed out.
 """
@@ -27,6 +29,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +40,7 @@ from infopt.profiles.resolve import resolve_model
 from infopt.simulation.clock import FixedClock
 from infopt.simulation.deployment import simulate
 from infopt.simulation.setup import Cache, Scheduler, Setup
-from infopt.simulation.summary import summary
+from infopt.simulation.summary import saturated, summary
 from infopt.studies.scenarios import Request, build
 from infopt.studies.simulated import Asked, Simulated, simulated
 
@@ -152,6 +155,37 @@ def queues(processes: int, share: float) -> bool:
     return good
 
 
+LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5)
+TRAFFIC: dict[str, dict[str, Any]] = {
+    "steady": {"process": "steady"},
+    "poisson": {},
+    "gamma 4": {"process": "gamma", "burstiness_ratio": 4.0},
+    "periodic": {"process": "periodic", "peak_ratio": 1.8},  # five waves
+}
+
+
+def called_saturated(traffic: str, load: float, requests: int, seats: int, seed: int) -> bool:
+    rate_per_s, more = load * seats, dict(TRAFFIC[traffic])
+    if traffic == "periodic":
+        more["period_s"] = requests / rate_per_s / 5
+    source = Synthetic(Lengths(1.0), Lengths(100.0, 1.0), rate_per_s=rate_per_s, requests=requests, seed=seed, **more)
+    return saturated(simulate(source, Setup(FixedClock(0.01), Scheduler(seats, 10**7), NO_CACHE, 10**9)))
+
+
+def saturation(processes: int) -> None:
+    """Print in how many of a hundred runs each load is called saturated."""
+    print(f"{'traffic':10}{'requests':>9}" + "".join(f"{load:6}" for load in LOADS))
+    with ProcessPoolExecutor(processes) as pool:
+        for traffic in TRAFFIC:
+            for requests, seeds in ((50, 50), (200, 50), (1000, 25), (5000, 5)):
+                shares = []
+                for load in LOADS:
+                    runs = [(traffic, load, requests, seats, seed) for seats in (1, 16, 64) for seed in range(seeds)]
+                    found = list(pool.map(called_saturated, *zip(*runs, strict=True), chunksize=10))
+                    shares.append(100 * sum(found) / len(found))
+                print(f"{traffic:10}{requests:9,}" + "".join(f"{share:6.0f}" for share in shares), flush=True)
+
+
 class Sampler:
     """Where processor time goes: whether the innermost frame is in simpy."""
 
@@ -206,7 +240,11 @@ def main() -> None:
     parser.add_argument("--model", default="70b")
     parser.add_argument("--hw", default="h100:4")
     parser.add_argument("--rate", type=float, default=8.0)
+    parser.add_argument("--saturation", action="store_true")
     options = parser.parse_args()
+    if options.saturation:
+        saturation(options.processes)
+        return
     if options.queues:
         sys.exit(0 if queues(options.processes, options.share) else 1)
     sys.exit(0 if speed(options.model, options.hw, options.rate, options.requests) else 1)
