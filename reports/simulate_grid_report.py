@@ -12,7 +12,7 @@ from infopt.units import format_seconds, format_usd
 if TYPE_CHECKING:
     from infopt.reports.render import Form
 
-SCHEMA = "infopt/simulate-grid/1"
+SCHEMA = "infopt/simulate_grid/1"
 COLUMNS = ("goodput", "TTFT p99", "TPOT p99", "tok/s", "batch", "$/Mtok", "")
 DROPPED_FIRST = ("batch", "tok/s", "$/Mtok")
 LEGEND = (

@@ -1,12 +1,16 @@
 """Many simulations on a dask cluster that the user runs: jobs out, results back, in order.
 
-A job whose worker is lost is given to another (by dask, up to `distributed.scheduler.allowed-failures` times, 3). Every
+A job whose worker is lost is given to another (by dask, up to `distributed.scheduler.allowed-failures` times, 3). Dask
+also counts those that only waited for that worker, so what was given up is run once more alone: then it is why. Every
 worker must have the same infopt, Python and NumPy, or results would depend on who computed them. Nothing is started
 and nobody but the scheduler named is spoken to.
 """
 
+import logging
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -19,7 +23,9 @@ R = TypeVar("R")
 
 REACHED_S = 10.0  # a scheduler that has not answered by then is not there
 ALONE_S = 30.0  # a cluster without workers for so long has been given up
+FETCHED_S = 10.0  # a result that is there has come by then
 GONE = "no worker is left there; run this one again"
+KILLED = Failed(f"its worker died, and those it was given to after that, also when run alone: {TOO_MUCH}")
 RETRIES = 2  # of what is no fault of the job: a worker that could not read it
 
 
@@ -28,10 +34,14 @@ def on_cluster(work: Callable[[J], R], jobs: Sequence[J], address: str) -> list[
 
     Errors: InfoptError where nobody answers, no worker is there or stays, or one has other versions.
     """
-    with _connected(address) as client:
+    with _quiet(), _connected(address) as client:
         own = versions()
         _check_workers(client, address, own)
-        return _gathered(client, address, work, jobs, own)
+        run = partial(_gathered, client, address, work, own)
+        found = run(dict(enumerate(jobs)))
+        for index in [index for index, one in found.items() if one == KILLED]:
+            found |= run({index: jobs[index]})
+    return [found[index] for index in range(len(jobs))]
 
 
 def versions() -> dict[str, str]:
@@ -48,6 +58,21 @@ def _distributed() -> Any:
         return import_module("distributed")
     except ImportError as error:
         raise MissingExtraError("--scheduler", "cluster") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without dask's own log of what goes wrong: it is said in a line."""
+    _distributed()  # sets up its log
+    logs = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
 
 
 def _connected(address: str) -> Any:
@@ -74,6 +99,8 @@ def _check_workers(client: Any, address: str, own: dict[str, str]) -> None:
             f"--scheduler {address}: it has no workers; start some with `dask worker {address} --nthreads 1`"
         ) from error
     for worker, theirs in sorted(client.run(versions, on_error="return").items()):
+        if isinstance(theirs, OSError):
+            continue  # it has just left; one that comes in its place is asked with its first job
         if isinstance(theirs, Exception):
             text = " ".join(str(theirs).split())
             raise InfoptError(f"worker {worker}: infopt {__version__} does not run there ({text}): install it there")
@@ -97,13 +124,14 @@ def checked(work: Callable[[J], R], job: J, asked: dict[str, str]) -> R | Failed
 
 
 def _gathered(
-    client: Any, address: str, work: Callable[[J], R], jobs: Sequence[J], own: dict[str, str]
-) -> list[R | Failed]:
+    client: Any, address: str, work: Callable[[J], R], own: dict[str, str], jobs: Mapping[int, J]
+) -> dict[int, R | Failed]:
+    """Results by the number of the job."""
     from queue import Empty, SimpleQueue
 
     ended: SimpleQueue[Any] = SimpleQueue()
     left: dict[Any, int] = {}
-    for index, job in enumerate(jobs):
+    for index, job in jobs.items():
         future = client.submit(checked, work, job, own, pure=False, retries=RETRIES)
         left[future] = index
         future.add_done_callback(ended.put)
@@ -111,22 +139,31 @@ def _gathered(
     while left:
         try:
             future = ended.get(timeout=ALONE_S)
+            found[left[future]] = _result(future)
+            del left[future]
+        except _LostError:
+            future.add_done_callback(ended.put)
         except Empty:
-            if _works(client):
-                continue
-            found |= dict.fromkeys(left.values(), Failed(f"--scheduler {address}: {GONE}"))
-            break
-        found[left.pop(future)] = _result(future, address)
-    return [found[index] for index in range(len(jobs))]
+            if not _works(client):
+                return found | dict.fromkeys(left.values(), Failed(f"--scheduler {address}: {GONE}"))
+    return found
 
 
-def _result(future: Any, address: str) -> Any:
-    if future.status not in ("finished", "error"):
-        return Failed(f"--scheduler {address}: {GONE}")
-    error = future.exception()
-    if isinstance(error, _distributed().scheduler.KilledWorker):
-        return Failed(f"its worker died, and those it was given to after that: {TOO_MUCH}")
-    return future.result() if error is None else unforeseen(error)
+class _LostError(Exception):
+    """A result that its worker took with it: dask computes it again."""
+
+
+def _result(future: Any) -> Any:
+    """The result of a job that has ended. Raises _LostError where it is gone before it could be fetched."""
+    if future.status == "cancelled":
+        return Failed(GONE)
+    try:
+        error = future.exception(timeout=FETCHED_S)
+        if isinstance(error, _distributed().scheduler.KilledWorker):
+            return KILLED
+        return future.result(timeout=FETCHED_S) if error is None else unforeseen(error)
+    except TimeoutError as error:
+        raise _LostError from error
 
 
 def _works(client: Any) -> bool:
