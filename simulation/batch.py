@@ -4,8 +4,16 @@
     preempted   whoever came last, when another's next block is missing: it gives up its blocks and computes anew
     done        a request of p + o tokens computes p + o - 1 of them: the last is not cached
 Decoding sequences are not touched step by step: `step` counts, and each knows the step it joined at and ends at.
-Ignored: swapping to host memory.
-Source: vLLM v1/core/sched/scheduler.py; ledgers/preemption.py replays the same for equal requests.
+Held against vLLM's v1/core/sched/scheduler.py and kv_cache_manager.py (allocate_slots); where it differs:
+- tokens of answers are counted before those of prompts; vLLM goes through running requests in order, so a prompt that
+  is older than answers may leave them without a token (only where chunk_tokens lets several prompts run at once)
+- by priority, a request that is preempted for its own block leaves those behind it their step; vLLM stops there
+- prompts that are not cut may be longer than a step; vLLM does not start like that
+- prompts first is an order of vLLM before V1 and of SGLang: nobody is let in beside answers, and prompts that lost
+  their blocks to answers wait until a step of answers is made
+- layers with windows hold what the engine counts when it lets a request in; it gives some back while answers grow
+Ignored: swapping to host memory, encoders, drafts, steps planned ahead of the device (async scheduling).
+ledgers/preemption.py replays the same for equal requests; tests/slow_replica.py for any, block by block.
 """
 
 import heapq

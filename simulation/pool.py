@@ -4,7 +4,8 @@
 A request takes units as it grows. With prefix caching its blocks stay idle when it ends, the end of the request to be
 given up before its beginning, and are given up in the order in which they were last used when others need room; blocks
 without a name (answers, the rest of a prompt) stay as long and are never found. A block in use is shared, not copied.
-Ignored: an answer that is part of a later prompt is not found; a preempted request finds again only named blocks.
+Ignored: an answer that is part of a later prompt is not found; a preempted request finds again only named blocks; a
+second copy of a block (two requests that computed it at once) has no name, and is not found when the first is gone.
 Source: vLLM v1/core/kv_cache_manager.py, v1/core/block_pool.py (free queue in order of last use, tail blocks first).
 """
 

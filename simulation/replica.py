@@ -4,6 +4,7 @@ Steps in which a prompt is computed are made one by one. While only answers grow
 them ends, a block is missing or somebody new can be let in: all steps up to there are one jump, whose length is the
 sum of its steps' (linear in context: the middle step's, times their number). A request that arrives cuts a jump at the
 end of the step that runs. So a request costs a few turns of this loop, however long its answer.
+A replica that comes back while a step of its earlier life would still run starts when that step would have ended.
 Ignored: the time to choose what a step computes.
 """
 
