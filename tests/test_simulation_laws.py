@@ -118,7 +118,7 @@ def setups(draw: st.DrawFn) -> Setup:
     )
 
 
-@settings(max_examples=350, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(source=sources(), setup=setups())
 def test_laws_of_every_simulation(source: Listed, setup: Setup) -> None:
     deployment = Deployment(source, setup)
@@ -175,7 +175,7 @@ def ends(outcome: Outcome, source: Listed, setup: Setup) -> None:
     assert all(found < given for found, given in zip(rows.found_tokens, rows.input_tokens, strict=True))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(source=sources(), setup=setups())
 def test_same_seed_same_bytes(source: Listed, setup: Setup) -> None:
     one, other = (simulate(source, setup) for _ in range(2))

@@ -78,7 +78,7 @@ def row_of(one: Request) -> tuple[float, ...]:
     return sent_s, first_s, end_s, one.answered_tokens, one.found_tokens or 0, one.preemptions, one.how
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_jumps_equal_steps_made_one_by_one(data: st.DataObject) -> None:
     block = data.draw(st.sampled_from((1, 4, 16)), label="block")
@@ -101,7 +101,7 @@ def test_jumps_equal_steps_made_one_by_one(data: st.DataObject) -> None:
     assert outcome.total.preemptions == slow.preemptions
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     block=st.sampled_from((1, 8, 16, 128)),
     groups=st.integers(1, 3),
