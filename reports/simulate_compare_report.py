@@ -12,7 +12,7 @@ from infopt.units import format_seconds, format_share, format_usd
 if TYPE_CHECKING:
     from infopt.reports.render import Form
 
-SCHEMA = "infopt/simulate-comparison/1"
+SCHEMA = "infopt/simulate_comparison/1"
 COLUMNS = ("", "A", "B", "B / A", "better")
 TITLES = {"load": "LOAD", "times": "TIMES", "inside": "INSIDE", "cost": "COST"}
 QUANTITIES: dict[str, Callable[[float], str]] = {
