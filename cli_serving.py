@@ -101,6 +101,10 @@ class ServingOptions:
 
         if self.batching == "continuous" and (self.static_batch is not None or self.static_wait is not None):
             raise InfoptError("--static-batch and --static-wait are of static batches: add --batching static")
+        if self.batching == "static" and self.static_batch is None and self.static_wait is None:
+            raise InfoptError(
+                "--batching static: how many are a batch? --static-batch 32, and --static-wait 2s where it may not fill"
+            )
         asked = self.streaming if self.streaming is not None else streaming
         return Choices(
             batching=self.batching,

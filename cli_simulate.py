@@ -27,6 +27,7 @@ SIMULATE_STATUSES = (
 )
 GOOD_SHARE = 0.9
 SPARE_RATIO = 1.2
+MOST_COPIES = 10_000  # that are proposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def simulate(
     infopt simulate --model 70b --hw h100:8 --trace mooncake --rate 1/s --leave-out-long
     infopt simulate --model 8b --hw h100 --workload interactive --rate 9/s --requests 5000
     infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --users 64 --output-spread 1
-    infopt simulate --model 8b --hw h100 --isl 2k --osl 300 --rate 5/s --compare "--batching static" "--chunk 512"
+    infopt simulate --model 8b --hw h100 --isl 2k --osl 300 --rate 5/s --compare "--chunk 512" "--chunk 2k"
     infopt simulate --model 8b --hw h100 --isl 2k --osl 300 --rate 5/s --vary chunk=512,2k --vary max-num-seqs=64,256
     infopt simulate --model 8b --hw h100 --replicas 3 --isl 1k --osl 200 --rate 50/s --requests 20k --lose 0@60s+2min
     infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --rate 15/s --tenant paid=30%:0 --tenant free=70%:1 \\
@@ -191,7 +192,7 @@ def _compared(records: Records, shown: ShownOptions, form: "Format") -> tuple[st
 def _next(found: "Simulation") -> str:
     """What to try next: the same command line with something added."""
     words = sys.argv[1:]
-    if not found.keeps_up and found.job.source.users is None:
+    if not found.keeps_up and found.job.source.users is None and _enough(found) <= MOST_COPIES:
         words = [*without_options(words, {"--replicas"}), "--replicas", str(_enough(found))]
     elif not found.job.targets.given:
         words = [*words, "--ttft", "1s", "--tpot", "50ms"]

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from infopt.frozen import dataclass
 
+MOST_TOKENS = 10**9  # of a prompt or an answer: more is a mistake, whatever the model
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:

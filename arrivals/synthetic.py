@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from typing import TYPE_CHECKING, Literal
 
-from infopt.arrivals.arrival import Arrival
+from infopt.arrivals.arrival import MOST_TOKENS, Arrival
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 
@@ -31,6 +31,9 @@ Process = Literal["steady", "poisson", "gamma", "periodic"]
 CHUNK_REQUESTS = 10_000  # drawn at once
 WARMUP_SHARE = 0.1  # of a run, unless said otherwise
 BLOCK_TOKENS = 16  # of a shared prefix: whole multiples of it, as engines cache them
+MOST_REQUESTS = 10**8  # of a run: a simulation keeps about 130 bytes of each
+MOST_PREFIXES = 10**7  # whose popularity is held in memory
+SPREADS = (1e-3, 1e3)  # coefficients of variation that a gamma distribution can be drawn with
 # Streams under one seed; a new one goes to the end.
 TIMES, INPUTS, OUTPUTS, PREFIXES, THINNING = range(5)
 
@@ -46,6 +49,12 @@ def require(fine: bool, what: str) -> None:
     """Refuse a description that makes no sense."""
     if not fine:
         raise InfoptError(what)
+
+
+def check_spread(what: str, ratio: float) -> None:
+    """Refuse a coefficient of variation that cannot be drawn with."""
+    low, high = SPREADS
+    require(low <= ratio <= high, f"{what} of {ratio:g} is not {low:g} to {high:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +77,10 @@ class Lengths:
         require(1 <= self.least_tokens <= most, f"{what}: from {self.least_tokens} to {most} tokens is no range from 1")
         require(all(tokens >= 1 for tokens in self.counted), f"{what}: a counted length is below one token")
         if not self.counted:
-            require(1 <= self.mean_tokens < math.inf, f"{what}: a mean of {self.mean_tokens:g} tokens is less than one")
-            require(0 <= self.spread_ratio < math.inf, f"{what}: a spread of {self.spread_ratio:g} is negative")
+            require(self.mean_tokens >= 1, f"{what}: a mean of {self.mean_tokens:g} tokens is less than one")
+            require(self.mean_tokens <= MOST_TOKENS, f"{what}: {self.mean_tokens:g} tokens are more than {MOST_TOKENS}")
+            if self.spread_ratio:
+                check_spread(f"{what}: a spread", self.spread_ratio)
 
     def draw(self, random: "np.random.Generator", requests: int) -> "NDArray[np.int64]":
         import numpy as np
@@ -81,7 +92,9 @@ class Lengths:
             tokens = np.rint(random.gamma(shape, self.mean_tokens / shape, requests))
         else:
             tokens = np.full(requests, round(self.mean_tokens))
-        clipped: NDArray[np.int64] = np.clip(tokens, self.least_tokens, self.most_tokens).astype(np.int64)
+        clipped: NDArray[np.int64] = np.clip(tokens, self.least_tokens, self.most_tokens or MOST_TOKENS).astype(
+            np.int64
+        )
         return clipped
 
 
@@ -102,7 +115,8 @@ class SharedPrefix:
         fits = self.block_tokens > 0 and self.block_tokens % BLOCK_TOKENS == 0
         require(fits, f"a block of {self.block_tokens} tokens is no multiple of {BLOCK_TOKENS}")
         require(self.shared_tokens >= 0, f"a shared prefix of {self.shared_tokens} tokens is negative")
-        require(self.prefixes >= 1, f"{self.prefixes} shared prefixes: at least one")
+        fine = 1 <= self.prefixes <= MOST_PREFIXES
+        require(fine, f"{self.prefixes} shared prefixes: at least one, and at most {MOST_PREFIXES:,}")
         require(0 <= self.skew < math.inf, f"a skew of {self.skew:g} is negative")
 
     def popularity(self) -> "NDArray[np.float64]":
@@ -194,10 +208,11 @@ class Synthetic:
             self.requests is not None or self.duration_s is not None, "traffic needs a number of requests or a time"
         )
         require(self.requests is None or self.requests >= 1, f"{self.requests} requests: at least one")
+        expected = self.rate_per_s * (self.duration_s or 0.0) if self.requests is None else self.requests
+        require(expected <= MOST_REQUESTS, f"{expected:,.12g} requests are more than the {MOST_REQUESTS:,} of a run")
         require(self.duration_s is None or 0 < self.duration_s < math.inf, "the traffic's duration must be more than 0")
         if self.process == "gamma":
-            fine = 0 < self.burstiness_ratio < math.inf
-            require(fine, f"a burstiness of {self.burstiness_ratio:g} is not more than 0")
+            check_spread("a burstiness", self.burstiness_ratio)
         if self.users is not None:
             self._check_closed()
         else:

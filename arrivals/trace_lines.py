@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -17,6 +18,8 @@ from infopt.errors import InfoptError
 PACKED = (".gz", ".xz")
 KINDS = {".csv": "csv", ".jsonl": "jsonl"}
 MOST_HEAD_CHARACTERS = 1_000_000  # of the first line: a file without line ends is no trace
+MOST_LINE_CHARACTERS = 4_000_000  # of any line; longer than all cells that a CSV line of a known form may have
+MOST_BLANK_LINES = 1000  # before the first that is not
 
 
 def kind_of(path: Path) -> str:
@@ -79,15 +82,20 @@ def columns_of(path: Path) -> list[str]:
     kind = kind_of(path)
     with opened(path) as file:
         line = file.readline(MOST_HEAD_CHARACTERS)
-        while line and not line.strip():
+        blank = 0
+        while line and not line.strip() and blank < MOST_BLANK_LINES:
             line = file.readline(MOST_HEAD_CHARACTERS)
-    if not line:
+            blank += 1
+    if not line.strip():
         raise InfoptError(f"{path}: is empty: a trace has one request a line")
     if len(line) >= MOST_HEAD_CHARACTERS:
         raise InfoptError(f"{path}: its first line is longer than {MOST_HEAD_CHARACTERS} characters: not a trace")
     if kind == "jsonl":
         return list(parse_object(line, f"{path}: line 1"))
-    return [name.strip() for name in next(csv.reader([line]))]
+    try:
+        return [name.strip() for name in next(csv.reader([line]))]
+    except csv.Error as error:
+        raise InfoptError(f"{path}: its first line is not readable as CSV: {error}") from error
 
 
 def parse_object(line: str, where: str) -> dict[str, Any]:
@@ -102,9 +110,15 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     return value
 
 
+def _lines(file: IO[str]) -> Iterator[str]:
+    """Lines, none longer than is allowed: of a longer one the next piece, so that it is never held whole."""
+    return iter(partial(file.readline, MOST_LINE_CHARACTERS), "")
+
+
 def csv_rows(path: Path, file: IO[str]) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of every row, the header first; blank lines are none."""
-    reader = csv.reader(file, strict=True)
+    # A piece of a longer line has too many cells, or one that is too long.
+    reader = csv.reader(_lines(file), strict=True)
     try:
         for row in reader:
             if row:
@@ -115,6 +129,8 @@ def csv_rows(path: Path, file: IO[str]) -> Iterator[tuple[int, list[str]]]:
 
 def json_rows(path: Path, file: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line, object) of every line; blank lines are none."""
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(_lines(file), 1):
+        if len(line) >= MOST_LINE_CHARACTERS:
+            raise InfoptError(f"{path}: line {number}: is longer than {MOST_LINE_CHARACTERS} characters: not a request")
         if not line.isspace():
             yield number, parse_object(line, f"{path}: line {number}")

@@ -10,13 +10,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from infopt.arrivals.arrival import MOST_TOKENS
 from infopt.arrivals.trace_forms import Form
 from infopt.arrivals.trace_lines import csv_rows, json_rows, kind_of
 from infopt.errors import InfoptError
 
 PER_S = {"s": 1, "ms": 1000}
-MOST_TOKENS = 10**9  # of a request: more is a mistake, whatever the model
 MOST_PRIORITY = 10**6
+MOST_TIME_S = 1e12  # 30,000 years: more is another unit
 SHOWN = 40  # characters of a value in an error
 
 # time_s, input, output (0: failed), ids of blocks, tenant, priority
@@ -66,6 +67,8 @@ class Checks:
         number = self.number(column, value)
         if number < 0:
             self.fail(column, value, "is negative")
+        if number > MOST_TIME_S * PER_S[unit]:
+            self.fail(column, value, f"is more than {MOST_TIME_S:g} s: the column is in {unit}")
         return number / PER_S[unit]
 
     def _date_s(self, column: str, value: Any) -> float:
@@ -187,7 +190,7 @@ def _from_csv(checks: Checks, file: IO[str]) -> Iterator[Row]:
             time_s = float(time_text) / per_s if per_s else checks.time_s(time_text)
             input_tokens, output_tokens = int(input_text), int(output_text)
             plain = (
-                last_s <= time_s < math.inf
+                last_s <= time_s <= MOST_TIME_S
                 and 0 < input_tokens <= MOST_TOKENS
                 and 0 < output_tokens <= MOST_TOKENS
                 and len(row) == width

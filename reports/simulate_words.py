@@ -22,9 +22,11 @@ NEAR_SHARE = 0.8
 def rate(per_s: float) -> str:
     """Requests a second; a slow rate by the minute.
 
-    >>> rate(8), rate(0.05)
-    ('8/s', '3/min')
+    >>> rate(8), rate(0.05), rate(12_345.6)
+    ('8/s', '3/min', '12,346/s')
     """
+    if 1000 <= per_s < 1e9:
+        return f"{per_s:,.0f}/s"
     return f"{per_s:.3g}/s" if per_s >= 0.1 else f"{60 * per_s:.3g}/min"
 
 
@@ -163,13 +165,13 @@ def _saturated(s: Simulation) -> str:
 
 def load_rows(s: Simulation) -> list[tuple[str, str]]:
     """What the deployment did."""
-    m = s.summary
+    m, seen = s.summary, _seen(s)
     rows = [("served", _served(s))]
     if m.goodput_per_s is not None:
         rows.append(("goodput", f"{rate(m.goodput_per_s)} within the targets"))
     rows += [("batch", text) if not at else ("", text) for at, text in enumerate(batch_words(s))]
-    rows.append(("KV cache", f"{format_share(m.kv_share)} in use on average, {format_share(_peak(s))} at most"))
-    rows.append(("waiting", f"{number(m.waiting)} requests on average, {_most_waiting(s):,} at most"))
+    rows.append(("KV cache", f"{format_share(m.kv_share)} in use on average, {format_share(_peak(s))} at most{seen}"))
+    rows.append(("waiting", f"{number(m.waiting)} requests on average, {_most_waiting(s):,} at most{seen}"))
     rows.append(("preempted", f"{counted(m.preemptions, 'time')}: computed anew" if m.preemptions else "never"))
     if m.prefix_hit_share:
         rows.append(("prefix hits", f"{format_share(m.prefix_hit_share)} of prompt tokens"))
@@ -189,6 +191,12 @@ def _served(s: Simulation) -> str:
         f"{rate(s.served_per_s)}, {tokens_per_s(m.output_tokens_per_s)} output and "
         f"{tokens_per_s(m.prompt_tokens_per_s)} prompt tokens/s"
     )
+
+
+def _seen(s: Simulation) -> str:
+    """How seldom a long run was looked at, where a whole answer fits between two looks."""
+    e2e, every_s = s.summary.e2e_s, s.samples.every_s
+    return f", seen every {format_seconds(every_s)}" if e2e is not None and every_s > e2e.mean else ""
 
 
 def _peak(s: Simulation) -> float:

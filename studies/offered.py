@@ -26,6 +26,8 @@ REQUESTS = 2000
 # Users send so many requests each at least.
 TURNS = 20
 GOOD_SHARE = 0.9
+# A trace within a shorter time has no rate.
+LEAST_TIME_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,4 +262,4 @@ def _means(trace: Trace, limit: int | None) -> _Means:
     if not taken:
         raise InfoptError(f"every request of {trace.name} is longer than the {limit:,} positions of the model")
     time_s = last_s - first_s
-    return _Means(inputs / taken, outputs / taken, (requests - 1) / time_s if time_s > 0 else None)
+    return _Means(inputs / taken, outputs / taken, (requests - 1) / time_s if time_s >= LEAST_TIME_S else None)

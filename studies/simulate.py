@@ -99,7 +99,7 @@ class Simulation:
 
     plan           of one copy of the deployment
     ready          what was simulated: scheduler, cache, clock
-    arrive_per_s   requests, while any arrive;  served_per_s  whose whole answer came in the measured time
+    arrive_per_s   requests, while any arrive;  served_per_s  answered whole
     good_share     within the targets, of requests whose client did not leave by itself; without targets, answered whole
     plan_batch     `--batch` of a plan with as many sequences; plan_tpot_s  its TPOT, None where it has none
     left_out       requests that the engine would have refused
@@ -157,6 +157,11 @@ class Simulation:
 SAID_BY_PLANS = ("calibration",)
 # A rate so much above saturation is beyond what chance does in a run.
 OVERLOAD_RATIO = 1.05
+# Requests within a shorter time come at once: they have no rate.
+LEAST_TIME_S = 1e-9
+# Replicas in one simulation; tokens of a step, below which prompts take more steps than a run can have.
+MOST_REPLICAS = 10_000
+LEAST_STEP_TOKENS = 16
 
 
 class DoesNotFitError(InfoptError):
@@ -189,7 +194,7 @@ def simulated(job: Job) -> Simulation:
         summary=found,
         samples=outcome.samples,
         arrive_per_s=arrive_per_s,
-        served_per_s=_served_per_s(outcome),
+        served_per_s=_served_per_s(outcome, found),
         good_share=_good_share(outcome, found),
         arrivals_end_s=outcome.arrivals_end_s,
         fixed_point=None if found.saturated or ready.setup.losses else _fixed_point(job, outcome, ready),
@@ -203,7 +208,7 @@ def simulated(job: Job) -> Simulation:
         prefix=_prefix(job, plan_batch) if job.choices.hits and ready.setup.scheduler.prefix_caching else None,
         rows=outcome.rows if job.choices.keep_rows else None,
         assumptions=(*job.assumed, *plan.assumptions, *(c for c in ready.assumptions if c.id not in SAID_BY_PLANS)),
-        notes=tuple(_notes(outcome, found, plan, ready)),
+        notes=tuple(_notes(outcome, found, plan, ready, job.source)),
     )
 
 
@@ -236,6 +241,12 @@ def ready_of(job: Job, plan: Plan) -> Simulated:
             raise DoesNotFitError(f"{ready.reason}{f'; it would with any one of: {remedies}' if remedies else ''}")
         raise UndeterminedError(f"no simulation, for there is no step time: {ready.reason}")
     copies = c.replicas or 1
+    rules = ready.setup.scheduler
+    step_tokens = min(rules.chunk_tokens or rules.max_num_batched_tokens, rules.max_num_batched_tokens)
+    if rules.chunked and step_tokens < LEAST_STEP_TOKENS:
+        raise InfoptError(f"prompts in chunks of {step_tokens} tokens: at least {LEAST_STEP_TOKENS} are simulated")
+    if ready.setup.replicas * copies > MOST_REPLICAS:
+        raise InfoptError(f"{ready.setup.replicas * copies:,} replicas are more than the {MOST_REPLICAS:,} of a run")
     return replace(ready, setup=replace(ready.setup, replicas=ready.setup.replicas * copies))
 
 
@@ -260,17 +271,19 @@ def _figures(outcome: Outcome, job: Job) -> Summary:
 def _arrive_per_s(outcome: Outcome, found: Summary) -> float:
     """The measured time may go on after the last request has come."""
     time_s = outcome.arrivals_end_s - outcome.from_s
-    return found.requests_per_s if outcome.closed or time_s <= 0 else found.measured_requests / time_s
+    return found.requests_per_s if outcome.closed or time_s < LEAST_TIME_S else found.measured_requests / time_s
 
 
-def _served_per_s(outcome: Outcome) -> float:
-    """Whole answers a second, whenever they were asked for."""
-    rows, time_s = outcome.rows, outcome.window.time_s
-    to_s = outcome.from_s + time_s
-    ended = (
-        sent_s + e2e_s for end, sent_s, e2e_s in zip(rows.end, rows.sent_s, rows.e2e_s, strict=True) if end == DONE
-    )
-    return sum(outcome.from_s <= at_s <= to_s for at_s in ended) / time_s if time_s else 0.0
+def _served_per_s(outcome: Outcome, found: Summary) -> float:
+    """Whole answers a second: of the requests that came in the measured time, all of which end soon after; where more
+    arrives than is served, those that ended in it."""
+    rows, time_s, from_s = outcome.rows, outcome.window.time_s, outcome.from_s
+    if not time_s:
+        return 0.0
+    answered = [(sent, e2e) for end, sent, e2e in zip(rows.end, rows.sent_s, rows.e2e_s, strict=True) if end == DONE]
+    if found.saturated:
+        return sum(from_s <= sent + e2e <= from_s + time_s for sent, e2e in answered) / time_s
+    return sum(sent >= from_s for sent, _ in answered) / time_s
 
 
 def _overloaded(outcome: Outcome, found: Summary, load_ratio: float) -> bool:
@@ -335,16 +348,35 @@ def _plan_tpot_s(job: Job, batch: int) -> float | None:
 FEW_STAYS = 5.0
 # Below so many requests a 99th percentile is the longest of them.
 FEW_REQUESTS = 100
+# A rate that is so much off the one that was asked for is no mean.
+OFF_SHARE = 0.2
 
 
-def _notes(outcome: Outcome, found: Summary, plan: Plan, ready: Simulated) -> list[str]:
+def _rate_off(outcome: Outcome, source: Source) -> str | None:
+    """That chance brought another rate than the one asked for: bursts, or waves, of which there are few."""
+    inner = source.source if isinstance(source, Clients) else source
+    if not isinstance(inner, Synthetic) or outcome.closed or outcome.arrivals_end_s < LEAST_TIME_S:
+        return None
+    came_per_s = len(outcome.rows) / outcome.arrivals_end_s
+    if len(outcome.rows) < FEW_REQUESTS or abs(came_per_s / inner.rate_per_s - 1) <= OFF_SHARE:
+        return None
+    return f"{came_per_s:.3g} requests/s came by chance, where {inner.rate_per_s:.3g} are the mean: more --requests"
+
+
+def _notes(outcome: Outcome, found: Summary, plan: Plan, ready: Simulated, source: Source) -> list[str]:
     """What a reader should know before believing the figures."""
     said = []
     e2e = found.e2e_s
     if found.measured_requests < FEW_REQUESTS:
-        said.append(f"{found.measured_requests} requests: percentiles and rates say little of the next ones")
+        few = "1 request" if found.measured_requests == 1 else f"{found.measured_requests} requests"
+        said.append(f"{few}: percentiles and rates say little of the next ones")
     if not outcome.closed and e2e is not None and found.measured_s < FEW_STAYS * e2e.mean:
         said.append("the measured time is only a few answers long: more --requests")
+    rules = ready.setup.scheduler
+    if rules.batching == "static" and rules.static_wait_s is None and found.requests < rules.static_batch:
+        said.append(f"a batch waits for {rules.static_batch:,} requests, and fewer come: --static-batch, --static-wait")
+    if off := _rate_off(outcome, source):
+        said.append(off)
     s = plan.scenario
     outside = ready.extrapolated(max(1, round(found.step_batch)), s.input_tokens, s.output_tokens)
     said += [f"outside what step times were measured with: {text}" for text in outside]

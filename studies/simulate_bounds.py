@@ -39,6 +39,8 @@ ROUNDS = 5.0
 FIRST_SHARE = 0.1
 # More requests at once than a deployment needs take memory only.
 MOST_AT_ONCE = 100_000
+# Of more equal replicas so many are filled; the others serve as much each.
+MOST_FILLED = 8
 RELATIVE = 1e-6
 
 
@@ -183,9 +185,11 @@ def saturation(source: Source, setup: Setup) -> Saturation | None:
     """The most requests a second that this setup serves of such requests, with nobody short of work and none lost."""
     rules = setup.scheduler
     calm = replace(rules, by_priority=False, admission_wait_s=None, most_waiting=None, static_wait_s=None)
-    whole = replace(setup, scheduler=calm, losses=())
+    filled = min(setup.replicas, MOST_FILLED)
+    times = setup.replicas / filled
+    whole = replace(setup, scheduler=calm, losses=(), replicas=filled)
     seats = rules.static_batch if rules.batching == "static" else rules.max_num_seqs
-    resident = setup.replicas * min(seats, _sequences(source, setup))
+    resident = filled * min(seats, _sequences(source, setup))
     least = math.ceil(ROUNDS * resident)
     flood = AtOnce(source, least, max(least, MOST_AT_ONCE))
     outcome = simulate(flood, whole)
@@ -193,7 +197,7 @@ def saturation(source: Source, setup: Setup) -> Saturation | None:
     waiting = [at for at, number in enumerate(samples.waiting) if number > 0]
     if not waiting:
         return None
-    last = waiting[-1]
+    last = min(waiting[-1] + 1, len(samples.time_s) - 1)  # when the last is let in, others have ended
     total = len(outcome.rows)
     first = next((at for at, ended in enumerate(samples.ended) if ended >= FIRST_SHARE * total), last)
     if first >= last:
@@ -205,9 +209,9 @@ def saturation(source: Source, setup: Setup) -> Saturation | None:
     between = samples.running[first : last + 1]
     tokens = samples.output_tokens[last] - samples.output_tokens[first]
     return Saturation(
-        rate_per_s=ended / time_s,
-        output_tokens_per_s=tokens / time_s,
-        batch=sum(between) / len(between) / setup.replicas,
+        rate_per_s=times * ended / time_s,
+        output_tokens_per_s=times * tokens / time_s,
+        batch=sum(between) / len(between) / filled,
         requests=total,
         ended=ended,
     )
