@@ -3,14 +3,19 @@
     decode(B, c)  = max(terms of step_time.py without the stall, floor)        floor = (W + K) / BW, as of a plan
     chunk(n, m)   = what n prompt tokens behind m computed or cached ones add: prompt_work_s, additive over pieces
     prompts alone = fixed + sum of chunks             fixed: a step in which nobody decodes, its weights read once
-    delay         = max(0, TTFT of a prompt alone - the time its own steps take)          nobody else waits for it
+    delay         = max(0, first token of a prompt alone - the time its own steps take)   nobody else waits for it
 B  sequences that decode, c their mean context, W weight and K cached bytes, BW bandwidth.
 Where prompts were measured as steps of their own, reading the weights is in their time, so a chunk adds what is beyond
 it: a device's own steps take kernels, weights and products one after the other; of engines whose prompts were measured
 alone a step takes its kernels and the longer of weights and products. Where prompts were fitted as what others wait for
 (classes of servers), all of it adds to a step that reads the weights anyway.
-So a request alone takes a plan's TTFT and TPOT, and in a steady batch of B that are out of step each token waits for
-(B - 1) / OSL prompts, the stall of a plan. Experts: a step reads those that its decoding tokens hit; more that prompts
+So a request alone takes a plan's TPOT, and in a steady batch of B that are out of step each token waits for
+(B - 1) / OSL prompts, the stall of a plan. Alone it takes a plan's TTFT too, but for servers of dense models: there the
+steps of latency in the fitted TTFT are those of clients who wait for each other's prompts (none was measured alone),
+which a simulation has as steps, and what is left of the delay are the N kernels of a prompt's step that no graph holds.
+Against load tests that nothing was fitted to (docs/served_rates.md) first tokens with those steps came 2.2 to 2.8 times
+too late, without them 1.1 to 1.2 times. In mixtures the same steps also stand for the experts that a prompt reads and a
+token does not; they stay. Experts: a step reads those that its decoding tokens hit; more that prompts
 hit are in the fitted work of prompts. Replicas that share experts step together: they are one engine here, B counts all
 and is spread evenly.
 Ignored: what decoding could hide in the spare units of a prompt's products (boundaries/steps.py mixed_s has it).
@@ -101,9 +106,16 @@ def prompt_step_s(m: MixedStep, requests: Any) -> Any:
     return alone + c.request_s * (requests - 1) / shape.dp
 
 
+def meets_others(m: MixedStep) -> bool:
+    """Whether the measured first tokens have waits for other clients in them, which a simulation has as steps."""
+    return not has_own_steps(m) and not m.clock.constants.mixture
+
+
 def first_token_alone_s(m: MixedStep, input_tokens: int, cached_tokens: int) -> float:
     """Time to the first token of a prompt that nobody else is beside."""
     shape, c = m.clock.shape, m.clock.constants
+    if meets_others(m):
+        return own_steps_s(m, input_tokens, cached_tokens) + shape.kernels * first_token_of(c).kernel_s
     steps, new_tokens = first_token_of(c).steps, input_tokens - cached_tokens
     tpot_s = decode_step_s(m, 1, input_tokens + m.answer_tokens) if steps else 0.0
     return float(first_token_s(shape, c, tpot_s, 1, new_tokens, cached_tokens))

@@ -1,4 +1,4 @@
-"""A step that decodes and computes prompts: in a steady batch it takes a plan's TPOT, alone a plan's TTFT."""
+"""A step that decodes and computes prompts: in a steady batch it takes a plan's TPOT, alone its TTFT."""
 
 from dataclasses import replace
 from functools import cache
@@ -18,13 +18,14 @@ from infopt.ledgers.mixed_step import (
     decode_step_s,
     first_token_alone_s,
     first_token_delay_s,
+    meets_others,
     mixed_step,
     own_steps_s,
     piece_s,
     prompt_step_s,
 )
 from infopt.ledgers.scenario import Scenario
-from infopt.ledgers.step_time import prompt_work_s, weights_once_s
+from infopt.ledgers.step_time import first_token_of, prompt_work_s, weights_once_s
 from infopt.profiles.resolve import resolve_model
 from infopt.studies.scenarios import Request, build
 
@@ -91,14 +92,29 @@ def test_a_steady_batch_takes_the_planned_tpot(name: str, batch: int, input_toke
 def test_a_prompt_alone_takes_the_planned_ttft(
     name: str, step_tokens: int, input_tokens: int, output_tokens: int
 ) -> None:
-    """Its own steps, and what is left until the first token; never less than its steps."""
+    """Its own steps, and what is left until the first token; never less than its steps.
+
+    Servers of dense models: kernels of a prompt's step are left, and none of the waits for others in their TTFT.
+    """
     loaded = load(input_tokens, output_tokens, 1)
     m, planned_s = step(name, step_tokens, **loaded), planned(name, **loaded).ttft_s
     own_s = own_steps_s(m, input_tokens, 0)
     whole_s = own_s + first_token_delay_s(m, input_tokens, 0)
+    if meets_others(m):
+        planned_s = own_s + m.clock.shape.kernels * first_token_of(m.clock.constants).kernel_s
     assert first_token_alone_s(m, input_tokens, 0) == pytest.approx(planned_s, rel=1e-12)
     assert whole_s == pytest.approx(max(planned_s, own_s), rel=1e-12)
     assert own_s >= -(-input_tokens // step_tokens) * weights_once_s(m.clock.shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"), [("dense", True), ("windows", True), ("mixture", False), ("llama.cpp", False)]
+)
+def test_waits_for_others_are_in_the_first_tokens_of_dense_servers_only(name: str, waits: bool) -> None:
+    m = step(name)
+    assert meets_others(m) == waits
+    if waits:  # a plan's TTFT has them
+        assert first_token_alone_s(m, 1000, 0) < 0.7 * planned(name, **load(1000, 100, 1)).ttft_s
 
 
 @pytest.mark.parametrize("name", sorted(SERVED))

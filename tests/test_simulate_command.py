@@ -33,7 +33,8 @@ def simulated(capsys: pytest.CaptureFixture[str], *arguments: str, status: int =
 def test_alone_a_request_takes_what_a_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
     found = simulated(capsys, "--rate", "0.02/s", "--requests", "300")
     expected = found["plan"]["estimate"]
-    assert found["ttft_s"]["mean"] == pytest.approx(expected["ttft_s"], rel=0.02)
+    # Waits for other clients, which are in a plan's TTFT of a dense model, are not there (ledgers/mixed_step.py).
+    assert expected["tpot_s"] < found["ttft_s"]["mean"] < 0.8 * expected["ttft_s"]
     assert found["tpot_s"]["mean"] == pytest.approx(expected["tpot_s"], rel=0.02)
 
 
