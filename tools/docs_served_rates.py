@@ -229,7 +229,7 @@ def summary_lines(found: list[Compared]) -> list[str]:
     agree = sum(one.queues[0] == one.queues[1] for one in simulated)
     missing = sorted({one.row["hw"].split(":")[0] for one in found if one.reason})
     return [
-        f"{len(simulated)} of {len(found)} load tests, of {len(sources)} and {len(every)} sources, are simulated;",
+        f"{len(simulated)} of {len(found)} load tests are simulated ({len(sources)} of {len(every)} sources);",
         f"the others ran on devices without step times ({', '.join(missing)}).",
         f"In {len(calm)} nobody queued. Simulated and measured agree on that in {agree} of {len(simulated)}.",
     ]
