@@ -216,6 +216,14 @@ def _check_files(shown: ShownOptions) -> None:
         from infopt.reports.pictures import drawing
 
         drawing(shown.picture, "--picture")
-    for option, path in (("--rows", shown.rows), ("--save", shown.save)):
-        if path is not None and not path.parent.is_dir():
+    files: dict[Path, str] = {}
+    for option, path in (("--rows", shown.rows), ("--save", shown.save), ("--picture", shown.picture)):
+        if path is None:
+            continue
+        if not path.parent.is_dir():
             raise InfoptError(f"{option} {path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise InfoptError(f"{option} {path}: is a folder: name a file")
+        other = files.setdefault(path.resolve(), option)
+        if other != option and (path.is_file() or not path.exists()):
+            raise InfoptError(f"{other} and {option} both name {path}: each needs a file of its own")

@@ -159,7 +159,10 @@ def verdict(s: Simulation) -> tuple[str, str, bool]:
 
 
 def _saturated(s: Simulation) -> str:
-    text = f"{rate(s.arrive_per_s)} arrive, {rate(s.served_per_s)} are served; the queue grows, so there are "
+    served = f"{rate(s.served_per_s)} are served"
+    if not s.served_per_s and s.saturation_per_s:
+        served = f"{rate(s.saturation_per_s)} are the most that can be served"
+    text = f"{rate(s.arrive_per_s)} arrive, {served}; the queue grows, so there are "
     return f"{text}no mean waits to tell"
 
 
@@ -187,8 +190,9 @@ def load_rows(s: Simulation) -> list[tuple[str, str]]:
 
 def _served(s: Simulation) -> str:
     m = s.summary
+    answers = rate(s.served_per_s) if s.served_per_s or not m.completed else "no whole answer in this time"
     return (
-        f"{rate(s.served_per_s)}, {tokens_per_s(m.output_tokens_per_s)} output and "
+        f"{answers}, {tokens_per_s(m.output_tokens_per_s)} output and "
         f"{tokens_per_s(m.prompt_tokens_per_s)} prompt tokens/s"
     )
 

@@ -262,6 +262,24 @@ def test_a_static_batch_that_never_fills_is_said(capsys: pytest.CaptureFixture[s
     assert "a batch waits for 500 requests, and fewer come" in page
 
 
+def test_overload_that_ends_before_the_first_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    run([*BASE, "--isl", "1k", "--osl", "300", "--rate", "70/s", "--requests", "1000", "--max-wait", "1s"])
+    page = " ".join(capsys.readouterr().out.split())
+    assert "are the most that can be served; the queue grows" in page
+    assert "served no whole answer in this time" in page
+    assert "0/min" not in page
+
+
+def test_files_are_looked_at_before_anything_is_computed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    slow = (*LENGTHS, "--rate", "8/s", "--requests", "1m")
+    same, new = str(tmp_path / "same"), str(tmp_path / "no" / "file")
+    assert "--rows and --save both name" in refused(capsys, *slow, "--rows", same, "--save", same)
+    for option in ("--rows", "--save"):
+        assert "is a folder" in refused(capsys, *slow, option, str(tmp_path))
+        assert "there is no folder" in refused(capsys, *slow, option, new)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("per_s", "text"), [(0.05, "3/min"), (22.68, "22.7/s"), (3017.4, "3,017/s"), (272_345.6, "272,346/s")]
 )
