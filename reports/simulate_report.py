@@ -87,7 +87,7 @@ def tables(s: Simulation) -> Iterator[Section]:
         rows = list(interval_rows(s))
         yield (
             "INTERVAL",
-            "the same requests with every step as short, and as long, as it may be",
+            f"the same requests with every step as short, and as long, as it may be{_saturated_ends(s)}",
             INTERVAL,
             rows,
             ("expected",),
@@ -110,6 +110,13 @@ def tables(s: Simulation) -> Iterator[Section]:
             rows,
             NARROW_PHASES,
         )
+
+
+def _saturated_ends(s: Simulation) -> str:
+    """Which ends of the interval have no waits to tell."""
+    ends = (("shortest", s.low), ("longest", s.high))
+    full = [name for name, found in ends if found is not None and found.saturated]
+    return f"; saturated: {' and '.join(full)}" if full and not s.summary.saturated else ""
 
 
 def tenant_cells(s: Simulation, one: TenantFigures) -> list[str]:

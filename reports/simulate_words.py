@@ -249,6 +249,8 @@ def _why_slower(s: Simulation, off: float) -> str:
     point, context = s.fixed_point, s.plan.scenario.decode_context_tokens
     if point is not None and abs(point.context_tokens / context - 1) > SAME_SHARE:
         reasons.append(f"the mean context here is {point.context_tokens:,.0f} tokens, there {context:,.0f}")
+    if off < 0 and s.summary.prefix_hit_share > SAME_SHARE:
+        reasons.append(f"{format_share(s.summary.prefix_hit_share)} of prompt tokens were found, not computed")
     if _in_step(s.job.source):
         reasons.append("users stay in step, and their prompts share steps of their own")
     elif s.summary.saturated or _bursty(s.job.source):

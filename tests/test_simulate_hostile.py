@@ -270,6 +270,14 @@ def test_overload_that_ends_before_the_first_answer(capsys: pytest.CaptureFixtur
     assert "0/min" not in page
 
 
+def test_what_differs_from_a_plan_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = ("--isl", "4k", "--osl", "300", "--shared-prefix", "3k", "--prefixes", "5", "--requests", "400")
+    run([*BASE, *prefix, "--rate", "5/s"])
+    assert "of prompt tokens were found, not computed" in " ".join(capsys.readouterr().out.split())
+    run([*LENGTHS, "--rate", "17/s", "--requests", "300", "--max-num-seqs", "48", "--interval"])
+    assert "as long, as it may be; saturated: longest" in " ".join(capsys.readouterr().out.split())
+
+
 def test_files_are_looked_at_before_anything_is_computed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     slow = (*LENGTHS, "--rate", "8/s", "--requests", "1m")
     same, new = str(tmp_path / "same"), str(tmp_path / "no" / "file")
