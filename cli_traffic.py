@@ -214,6 +214,8 @@ def parse_tenant(text: str) -> "Sender":
     share, colon, priority = (piece.strip() for piece in rest.partition(":"))
     if not equals or not name or not share or (colon and not priority):
         raise InfoptError(f"--tenant {text}: not NAME=SHARE[:PRIORITY], such as paid=30%:0")
+    if not name.isprintable():
+        raise InfoptError(f"--tenant {text!r}: a name has printable characters only")
     part_of_all = parse_share(share, "--tenant")
     if not part_of_all:
         raise InfoptError(f"--tenant {text}: a share must be more than 0")

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from infopt.errors import InfoptError
 
+# Names of files that are not UTF-8 come as lone surrogates: written as \udcff, which JSON reads back.
+BROKEN_NAMES = "backslashreplace"
+
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` so that nobody ever sees half of it; a link stays one, a pipe or device is written into.
@@ -14,7 +17,7 @@ def write_text(path: Path, text: str) -> None:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         try:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, encoding="utf-8", errors=BROKEN_NAMES)
         except OSError as error:
             raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
         return
@@ -25,7 +28,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors=BROKEN_NAMES) as file:
             file.write(text)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)

@@ -162,6 +162,8 @@ def _tenant(checks: Checks, row: dict[str, Any]) -> str:
     value = row[name]
     if not isinstance(value, str) or not value.strip():
         checks.fail(name, value, "is not the name of a tenant")
+    if not value.strip().isprintable():
+        checks.fail(name, value, "is not the name of a tenant: printable characters only")
     return value.strip()
 
 

@@ -173,8 +173,11 @@ def load_rows(s: Simulation) -> list[tuple[str, str]]:
     if m.goodput_per_s is not None:
         rows.append(("goodput", f"{rate(m.goodput_per_s)} within the targets"))
     rows += [("batch", text) if not at else ("", text) for at, text in enumerate(batch_words(s))]
-    rows.append(("KV cache", f"{format_share(m.kv_share)} in use on average, {format_share(_peak(s))} at most{seen}"))
-    rows.append(("waiting", f"{number(m.waiting)} requests on average, {_most_waiting(s):,} at most{seen}"))
+    # Looks that missed a burst, or replicas that were away, leave the most below the mean: then it is not told.
+    most = f", {format_share(_peak(s))} at most{seen}" if _peak(s) >= m.kv_share else ""
+    rows.append(("KV cache", f"{format_share(m.kv_share)} in use on average{most}"))
+    most = f", {_most_waiting(s):,} at most{seen}" if _most_waiting(s) >= m.waiting or not seen else ""
+    rows.append(("waiting", f"{number(m.waiting)} requests on average{most}"))
     rows.append(("preempted", f"{counted(m.preemptions, 'time')}: computed anew" if m.preemptions else "never"))
     if m.prefix_hit_share:
         rows.append(("prefix hits", f"{format_share(m.prefix_hit_share)} of prompt tokens"))

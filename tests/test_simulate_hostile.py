@@ -20,6 +20,7 @@ from infopt.reports.simulate_words import rate
 
 BASE = ("simulate", "--model", "8b", "--hw", "h100")
 LENGTHS = (*BASE, "--isl", "1k", "--osl", "100")
+PROGRAM = (sys.executable, "-m", "infopt")
 HEADER = "time_s,input_tokens,output_tokens\n"
 
 
@@ -59,6 +60,8 @@ def test_lengths_that_no_request_has(capsys: pytest.CaptureFixture[str], argumen
         (("--rate", "5/s", "--shared-prefix", "64", "--prefixes", "1e15"), "at most 10,000,000"),
         (("--rate", "5/s", "--replicas", "1e12"), "1,000,000,000,000 replicas are more than the 10,000 of a run"),
         (("--rate", "5/s", "--chunk", "1"), "at least 16"),
+        (("--rate", "5/s", "--tenant", "a\nb=50%"), "printable characters only"),
+        (("--rate", "5/s", "--tenant", "\udcff=50%"), "printable characters only"),
         (("--rate", "5/s", "--max-num-batched-tokens", "2"), "at least 16"),
         (("--rate", "5/s", "--batching", "static"), "how many are a batch? --static-batch 32"),
     ],
@@ -81,7 +84,7 @@ def test_random_command_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path
     values |= {"--trace": ["azure-conv", "", "nope"], "--batching": ["static", "x"], "--rate": ["5/s", "0/s", "1e24/s"]}
     chance, rows = random.Random(8), tmp_path / "rows.csv"
     seen = set()
-    for _ in range(200):
+    for _ in range(150):
         words = ["--rate", "5/s", "--requests", "20", "--rows", str(rows)]
         for option in chance.sample(sorted(values), chance.choice([1, 1, 2, 3])):
             words += [option, chance.choice(values[option])]
@@ -110,6 +113,12 @@ BAD_TRACES = {
         "t.jsonl",
         '{"time_s":1.7e18,"input_tokens":1,"output_tokens":1}',
         "more than 1e+12 s: the column is in s",
+    ),
+    "a tenant of two lines": ("t.csv", 'time_s,input_tokens,output_tokens,tenant\n0,1,1,"a\nb"\n', "printable"),
+    "a tenant that no text has": (
+        "t.jsonl",
+        '{"time_s":0,"input_tokens":1,"output_tokens":1,"tenant":"\\ud800"}',
+        "printable characters only",
     ),
     "a first cell too long": ("t.csv", "a" * 200_000 + "\n", "first line is not readable as CSV"),
     "spaces for ever": ("t.csv", " " * 3_000_000, "is empty"),
@@ -250,6 +259,7 @@ def test_few_bursts_bring_another_rate_and_rare_looks_say_so(capsys: pytest.Capt
     page = " ".join(capsys.readouterr().out.split())
     assert "requests/s came by chance, where 0.5 are the mean: more --requests" in page
     assert "at most, seen every" in page
+    assert "requests on average, 0 at most" not in page
     run([*LENGTHS, "--rate", "8/s", "--requests", "300"])
     page = " ".join(capsys.readouterr().out.split())
     assert "came by chance, where" not in page
@@ -278,6 +288,15 @@ def test_what_differs_from_a_plan_is_named(capsys: pytest.CaptureFixture[str]) -
     assert "as long, as it may be; saturated: longest" in " ".join(capsys.readouterr().out.split())
 
 
+def test_names_that_are_not_utf8_are_saved_too(tmp_path: Path) -> None:
+    trace = os.fsencode(tmp_path) + b"/\xff.csv"
+    Path(os.fsdecode(trace)).write_text(f"{HEADER}0,10,10\n1,10,10\n", encoding="utf-8")
+    words = [*PROGRAM, *BASE, "--trace", trace, "--save", str(tmp_path / "run.json")]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert r"\udcff.csv" in json.dumps(json.loads((tmp_path / "run.json").read_text(encoding="utf-8")))
+
+
 def test_files_are_looked_at_before_anything_is_computed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     slow = (*LENGTHS, "--rate", "8/s", "--requests", "1m")
     same, new = str(tmp_path / "same"), str(tmp_path / "no" / "file")
@@ -296,8 +315,6 @@ def test_rates_are_plain_numbers(per_s: float, text: str) -> None:
 
 
 # Around the program
-
-PROGRAM = (sys.executable, "-m", "infopt")
 
 
 def test_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
