@@ -11,7 +11,10 @@ Held against vLLM's v1/core/sched/scheduler.py and kv_cache_manager.py (allocate
 - prompts that are not cut may be longer than a step; vLLM does not start like that
 - prompts first is an order of vLLM before V1 and of SGLang: nobody is let in beside answers, and prompts that lost
   their blocks to answers wait until a step of answers is made
-- layers with windows hold what the engine counts when it lets a request in; it gives some back while answers grow
+- a prompt holds for windows what vLLM counts when it lets it in: a whole step in flight, where its chunks may be less
+- with windows, and room for a first chunk enough: a prompt whose found blocks are given up while answers grow needs
+  less, and is let in when the next answer ends, not at once
+Blocks behind windows are given back when a prompt is done, and as its answer grows (Cache.decoding_units).
 Ignored: swapping to host memory, encoders, drafts, steps planned ahead of the device (async scheduling).
 ledgers/preemption.py replays the same for equal requests; tests/slow_replica.py for any, block by block.
 """
@@ -39,11 +42,14 @@ class Batch:
         self.queue = queue
         self.entry_tokens = entry_tokens
         self.hit_block_tokens = hit_block_tokens(setup.cache.layout)
-        self.units = Units(setup.cache)
+        self.gives_back = setup.cache.gives_back
+        block_tokens = setup.cache.block_tokens
+        self.units = Units(setup.cache.units, block_tokens)
+        self.decoding_units = Units(setup.cache.decoding_units, block_tokens) if self.gives_back else self.units
         self.watermark_units = setup.scheduler.watermark_share * setup.cache.capacity
         unit_of_entry = math.floor(setup.cache.kept_units(entry_tokens))  # whole units: sums of them stay exact
         self.pool = Pool(setup.cache.capacity, unit_of_entry, self.rules.prefix_caching)
-        self.growth = growth_of(setup.cache, self.units)
+        self.growth = growth_of(setup.cache, self.decoding_units)
         self.running: dict[Sequence, None] = {}
         self.prefilling: dict[Sequence, None] = {}
         self.decoding = self.context_tokens = self.step = 0
@@ -108,6 +114,8 @@ class Batch:
         one.joined_step, one.share_mark = self.step, self.share_s
         one.end_step = self.step + one.last_tokens - one.answered_tokens
         heapq.heappush(self._ends, (one.end_step, one.index, one))
+        if self.gives_back and one not in self.reserved:
+            self._give_back(one)
         self.growth.add(one, self.step)
         self.context_tokens += one.computed_tokens
         self.decoding += 1
@@ -126,6 +134,7 @@ class Batch:
 
     def remove(self, one: Sequence, taken_units: int = 0) -> None:
         """A request leaves the batch and gives up its blocks, `taken_units` of a step not made among them."""
+        units = self.decoding_units if one.decoding else self.units
         if one.decoding:
             self._settle(one)
             self.growth.remove(one)
@@ -138,7 +147,7 @@ class Batch:
         self.blocked = False
         if one in self.reserved:
             return
-        nameless = self.units(one.computed_tokens) + taken_units - len(one.entries) * self.pool.unit_of_entry
+        nameless = units(one.computed_tokens) + taken_units - len(one.entries) * self.pool.unit_of_entry
         self.pool.release(one.entries, nameless)
 
     def clear(self) -> None:
@@ -213,8 +222,17 @@ class Batch:
 
     def _more(self, one: Sequence, tokens: int) -> int:
         """Units that the next tokens of a request take."""
-        cached = one.computed_tokens + (self.step - one.joined_step if one.decoding else 0)
-        return self.units(cached + tokens) - self.units(cached)
+        cached, units = one.computed_tokens, self.units
+        if one.decoding:
+            cached, units = cached + self.step - one.joined_step, self.decoding_units
+        return units(cached + tokens) - units(cached)
+
+    def _give_back(self, one: Sequence) -> None:
+        """Blocks that a prompt needed and its answer does not: their tokens are behind the windows."""
+        units = self.units(one.computed_tokens) - self.decoding_units(one.computed_tokens)
+        if units:
+            self.pool.release((), units)
+            self.blocked = False
 
     def _continue(self, decodes: bool) -> tuple[list[Chunk], int]:
         """Blocks and tokens for those that run."""

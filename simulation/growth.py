@@ -6,6 +6,7 @@ block takes as many units (`Even`) it is enough to count them; elsewhere (`Uneve
 sequence that crosses a block is asked.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from infopt.simulation.sequence import Sequence
@@ -29,15 +30,15 @@ class Growth(Protocol):
 class Units:
     """Units by tokens, each number of blocks computed once."""
 
-    def __init__(self, cache: Cache) -> None:
-        self.cache = cache
-        self.block_tokens = cache.block_tokens
+    def __init__(self, units: Callable[[int], int], block_tokens: int) -> None:
+        self.units = units
+        self.block_tokens = block_tokens
         self.table = [0]
 
     def __call__(self, tokens: int) -> int:
         blocks = -(-tokens // self.block_tokens)
         while len(self.table) <= blocks:
-            self.table.append(self.cache.units(len(self.table) * self.block_tokens))
+            self.table.append(self.units(len(self.table) * self.block_tokens))
         return self.table[blocks]
 
 
@@ -115,6 +116,6 @@ class Uneven:
 
 
 def growth_of(cache: Cache, units: Units) -> Growth:
-    """How the sequences of a cache grow."""
+    """How the sequences of a cache grow, given their units while they decode."""
     even = cache.even
     return Even(cache.block_tokens, even[1]) if even else Uneven(units)

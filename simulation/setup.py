@@ -1,10 +1,11 @@
 """What is simulated: replicas of one engine, their scheduler, and how long their steps take."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from infopt.frozen import dataclass
-from infopt.ledgers.paging import Layout
+from infopt.ledgers.paging import LayerKind, Layout
 
 Batching = Literal["continuous", "static"]
 Routing = Literal["round-robin", "random", "least-loaded", "affinity", "scored"]
@@ -74,11 +75,34 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A replica that fails: at a time, and for how long (None: it does not come back). Its requests start anew."""
+    """A replica that fails: at a time, and for how long (None: it does not come back). Its requests start anew.
+
+    One that fails while it is down has lost nothing more; it stays down until the last of its losses ends.
+    """
 
     replica: int
     time_s: float
     down_s: float | None = None
+
+
+def outages(losses: Sequence[Loss]) -> list[Loss]:
+    """Losses in order of time, those of one replica that meet made one: it is back when the longest of them ends."""
+    found: list[Loss] = []
+    latest: dict[int, int] = {}
+    for loss in sorted(losses, key=lambda loss: loss.time_s):
+        number = latest.get(loss.replica)
+        if number is None or _end_s(found[number]) < loss.time_s:
+            latest[loss.replica] = len(found)
+            found.append(loss)
+        elif _end_s(loss) > _end_s(found[number]):
+            first_s = found[number].time_s
+            down_s = None if loss.down_s is None else _end_s(loss) - first_s
+            found[number] = Loss(loss.replica, first_s, down_s)
+    return found
+
+
+def _end_s(loss: Loss) -> float:
+    return math.inf if loss.down_s is None else loss.time_s + loss.down_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +126,21 @@ class Cache:
         if self.layout.separate:
             return math.ceil(self.layout.request_bytes(tokens)) if tokens else 0
         return int(self.layout.request_blocks(tokens)) if tokens else 0
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether a sequence that decodes holds less than it was let in with: blocks behind windows are given back."""
+        return any(kind.window_tokens is not None and not kind.cells for kind, _ in self.layout.kinds)
+
+    def decoding_units(self, tokens: int) -> int:
+        """Units of a sequence of so many tokens, the one in flight among them, that decodes."""
+        if not tokens:
+            return 0
+        kinds, in_flight_tokens = self.layout.kinds, self.layout.in_flight_tokens
+        counted = [(kind, groups, _decoding_pages(kind, tokens, in_flight_tokens)) for kind, groups in kinds]
+        if self.layout.separate:
+            return math.ceil(sum(kind.layers * pages * kind.page_bytes for kind, _, pages in counted))
+        return int(sum(groups * pages for _, groups, pages in counted))
 
     def kept_units(self, tokens: int) -> float:
         """Units that keep so many tokens for others once their request has ended: windows and states are not found."""
@@ -127,6 +166,18 @@ class Cache:
             )
         )
         return (int(fixed), int(each)) if fixed == int(fixed) and each == int(each) else None
+
+
+def _decoding_pages(kind: LayerKind, tokens: int, in_flight_tokens: int) -> int:
+    """Pages of one kind: the last w tokens lie in at most ceil((w - 1) / block) + 1 blocks; a ring of cells stays.
+
+    Chunked attention, which keeps no more than that, is counted as a window.
+    Source: vLLM v1/core/single_type_kv_cache_manager.py (remove_skipped_blocks, get_num_skipped_tokens).
+    """
+    if kind.window_tokens is None or kind.cells:
+        return int(kind.pages(tokens, in_flight_tokens))
+    block = kind.block_tokens
+    return min(-(-tokens // block), -(-(kind.window_tokens - 1) // block) + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,26 @@ As vLLM's scheduler (v1/core/sched/scheduler.py, v1/core/kv_cache_manager.py): r
 ones; the last is preempted when a block is missing; blocks of ended requests stay in the order they were freed in.
 Where the simulation differs from vLLM it says so, and this does as the simulation does: the tokens of answers are
 counted before those of prompts, and a second copy of a block has no name.
+Groups of layers with a window have blocks of their own, never named: a prompt holds for each of them what an engine
+counts when it lets a request in; once it decodes, those that the last tokens lie in, at the worst of each block.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from infopt.arrivals.arrival import Arrival
 from infopt.simulation.outcome import CANCELLED, DONE, REFUSED, TIMED_OUT
 from infopt.simulation.setup import Clock, Scheduler
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Groups of layers that keep their last tokens; tokens in flight that a prompt keeps beside them."""
+
+    groups: int = 0
+    window_tokens: int = 1
+    in_flight_tokens: int = 0
 
 
 @dataclass(eq=False)
@@ -24,6 +36,7 @@ class Request:
     answered_tokens: int = 0
     decodes: bool = False
     blocks: list[int] = field(default_factory=list)
+    window_blocks: list[int] = field(default_factory=list)
     found_tokens: int | None = None
     first_s: float | None = None
     end_s: float | None = None
@@ -57,6 +70,7 @@ class Blocks:
         self.users[block] += 1
 
     def release(self, blocks: Sequence[int]) -> None:
+        """Those without a name first, and the end of a prompt before its beginning."""
         for block in [b for b in blocks if b not in self.name] + [b for b in reversed(blocks) if b in self.name]:
             self.users[block] -= 1
             if not self.users[block]:
@@ -66,9 +80,22 @@ class Blocks:
                     self.free.insert(0, block)
 
 
+@cache
+def last_blocks(tokens: int, window_tokens: int, block_tokens: int) -> int:
+    """Blocks that the last tokens of a sequence lie in, token by token; the most while its last block fills."""
+    begin = (tokens - 1) // block_tokens * block_tokens
+    return max(
+        len({token // block_tokens for token in range(max(0, count - window_tokens), count)})
+        for count in range(begin + 1, begin + block_tokens + 1)
+    )
+
+
 class SlowReplica:
-    def __init__(self, clock: Clock, rules: Scheduler, blocks: int, block_tokens: int, aborts: bool) -> None:
+    def __init__(
+        self, clock: Clock, rules: Scheduler, blocks: int, block_tokens: int, aborts: bool, windows: Windows
+    ) -> None:
         self.clock, self.rules, self.block_tokens, self.aborts = clock, rules, block_tokens, aborts
+        self.windows = windows
         self.blocks = Blocks(blocks, rules.prefix_caching)
         self.watermark = rules.watermark_share * blocks
         self.running: list[Request] = []
@@ -175,22 +202,37 @@ class SlowReplica:
         for one, tokens in chunks:
             one.computed_tokens += tokens
             if one.computed_tokens == one.target_tokens:
-                one.answered_tokens += 1
-                one.decodes = True
-                one.first_s = self.now_s if one.first_s is None else one.first_s
-        done = [one for one, _ in chunks if one.decodes and one.answered_tokens >= one.last_tokens]
-        done += sorted((one for one in decoding if one.answered_tokens >= one.last_tokens), key=lambda one: one.number)
-        for one in done:
-            self._leave(one, DONE)
+                self._first_token(one)
+        for one in sorted(decoding, key=lambda one: one.number):
+            if one.answered_tokens >= one.last_tokens:
+                self._leave(one, DONE)
         for one in [one for one in self.running if one.leaves]:
             self._leave(one, TIMED_OUT)
         for one in [one for one in self.waiting if one.leaves]:
             self.waiting.remove(one)
             self._end(one, self.now_s, TIMED_OUT)
 
+    def _first_token(self, one: Request) -> None:
+        one.answered_tokens += 1
+        one.first_s = self.now_s if one.first_s is None else one.first_s
+        if one.answered_tokens >= one.last_tokens:
+            self._leave(one, DONE)
+            return
+        one.decodes = True
+        kept = self._window_blocks(one, one.computed_tokens)
+        self.blocks.release(one.window_blocks[kept:])
+        del one.window_blocks[kept:]
+
+    def _window_blocks(self, one: Request, tokens: int) -> int:
+        """Blocks of all its groups with a window."""
+        groups, window, in_flight = self.windows.groups, self.windows.window_tokens, self.windows.in_flight_tokens
+        if one.decodes:
+            return groups * last_blocks(tokens, window, self.block_tokens)
+        return groups * (-(-min(tokens, window - 1 + in_flight) // self.block_tokens) + 1)
+
     def _leave(self, one: Request, how: int) -> None:
         self.running.remove(one)
-        self.blocks.release(one.blocks)
+        self.blocks.release(one.window_blocks + one.blocks)
         self._end(one, self.now_s, how)
 
     def _schedule(self, decodes: bool, let_in: bool = True) -> list[tuple[Request, int]]:
@@ -232,8 +274,8 @@ class SlowReplica:
 
     def _preempt(self, one: Request) -> None:
         self.running.remove(one)
-        self.blocks.release(one.blocks)
-        one.blocks = []
+        self.blocks.release(one.window_blocks + one.blocks)
+        one.blocks, one.window_blocks = [], []
         one.computed_tokens, one.decodes = 0, False
         one.target_tokens = one.arrival.input_tokens + one.answered_tokens
         one.preemptions += 1
@@ -264,7 +306,7 @@ class SlowReplica:
             return None
         whole = self.rules.whole_prompt_check or not self.rules.chunked
         tokens = one.target_tokens if whole else computed + self._chunk(one, computed, left_tokens)
-        need = -(-tokens // self.block_tokens) - len(found)
+        need = -(-tokens // self.block_tokens) - len(found) + self._window_blocks(one, tokens)
         need += sum(not self.blocks.users[block] for block in found)
         return one if need + (self.watermark if self.running else 0) <= len(self.blocks.free) else None
 
@@ -284,10 +326,12 @@ class SlowReplica:
         return tokens
 
     def _grow(self, one: Request, tokens: int) -> bool:
-        more = -(-tokens // self.block_tokens) - len(one.blocks)
-        if more > len(self.blocks.free):
+        more = max(0, -(-tokens // self.block_tokens) - len(one.blocks))
+        windows = max(0, self._window_blocks(one, tokens) - len(one.window_blocks))
+        if more + windows > len(self.blocks.free):
             return False
-        one.blocks += self.blocks.take(max(0, more))
+        one.blocks += self.blocks.take(more)
+        one.window_blocks += self.blocks.take(windows)
         return True
 
     def _name(self, scheduled: dict[Request, int]) -> None:

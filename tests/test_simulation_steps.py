@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulations import LineClock, Listed, at_most_s, even
-from slow_replica import Request, SlowReplica
+from slow_replica import Request, SlowReplica, Windows
 
 from infopt.arrivals.arrival import Arrival
+from infopt.ledgers.paging import LayerKind, Layout
 from infopt.ledgers.preemption import replay
 from infopt.simulation.clock import FixedClock
 from infopt.simulation.deployment import simulate
@@ -63,6 +64,21 @@ def schedulers(draw: st.DrawFn) -> Scheduler:
     )
 
 
+@st.composite
+def window_groups(draw: st.DrawFn) -> Windows:
+    return Windows(
+        draw(st.integers(1, 6)), draw(st.sampled_from((4, 8, 16, 33, 64))), draw(st.sampled_from((1, 16, 80)))
+    )
+
+
+def with_windows(block_tokens: int, windows: Windows) -> Layout:
+    """A group of layers that keep everything, and those with a window."""
+    kinds = [(LayerKind(1, 1.0, block_tokens), 1)]
+    if windows.groups:
+        kinds.append((LayerKind(windows.groups, 1.0, block_tokens, windows.window_tokens), windows.groups))
+    return Layout(1, 1 + windows.groups, 1.0, block_tokens, tuple(kinds), windows.in_flight_tokens)
+
+
 def by_arrival(outcome: Outcome) -> list[tuple[float, ...]]:
     """Rows in the order of arrival: sent, first token, end, tokens, tokens found, preemptions, how it ended."""
     r = outcome.rows
@@ -86,12 +102,16 @@ def test_jumps_equal_steps_made_one_by_one(data: st.DataObject) -> None:
     rules = data.draw(schedulers(), label="rules")
     clock = LineClock(context_s=data.draw(st.sampled_from((0.0, 2e-6, 3e-4))))
     aborts = data.draw(st.booleans(), label="aborts")
+    windows = data.draw(st.one_of(st.just(Windows()), window_groups()), label="windows")
+    if rules.prefix_caching and rules.chunked and not rules.whole_prompt_check:
+        windows = Windows()  # simulation/batch.py says where that differs
+    layout = with_windows(block, windows)
     whole = max(one.input_tokens + one.output_tokens - 1 for one in sent)
-    capacity = -(-whole // block) + data.draw(st.integers(0, 20), label="spare")
-    slow = SlowReplica(clock, rules, capacity, block, aborts)
+    capacity = Cache(layout, 1).units(whole) + data.draw(st.integers(0, 20), label="spare")
+    slow = SlowReplica(clock, rules, capacity, block, aborts, windows)
     with at_most_s(20):
         expected = slow.run(sent)
-        setup = Setup(clock, rules, Cache(even(block), capacity), 1000, aborts=aborts)
+        setup = Setup(clock, rules, Cache(layout, capacity), 1000, aborts=aborts)
         outcome = simulate(Listed(sent, prefix_block_tokens=block), setup)
     found = by_arrival(outcome)
     assert len(found) == len(expected)
