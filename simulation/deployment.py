@@ -18,7 +18,7 @@ from infopt.simulation.outcome import DONE, LOST, REFUSED, TIMED_OUT, Outcome, S
 from infopt.simulation.replica import Replica
 from infopt.simulation.routing import router
 from infopt.simulation.sequence import Sequence
-from infopt.simulation.setup import Loss, Setup
+from infopt.simulation.setup import Loss, Setup, outages
 from infopt.simulation.static_replica import StaticReplica
 
 
@@ -63,6 +63,7 @@ class Deployment:
                 raise InfoptError(
                     f"replica {loss.replica} cannot fail: there are {len(self.replicas)}, numbered from 0"
                 )
+        for loss in outages(self.setup.losses):
             env.process(self._lose(loss))
         rules = self.setup.scheduler
         if source.users is not None and rules.batching == "static" and rules.static_wait_s is None:
@@ -208,8 +209,6 @@ class Deployment:
     def _lose(self, loss: Loss) -> Generator[Any, Any, None]:
         env, replica = self.env, self.replicas[loss.replica]
         yield env.timeout(loss.time_s)
-        if not replica.alive:
-            return
         self.down += loss.down_s is not None
         for one in replica.fail():
             self._place(one)

@@ -17,7 +17,7 @@ from infopt.ledgers.paging import Layout
 from infopt.profiles.resolve import resolve_model
 from infopt.simulation.deployment import Deployment, simulate
 from infopt.simulation.outcome import CANCELLED, DONE, LOST, REFUSED, TIMED_OUT, Outcome
-from infopt.simulation.setup import Cache, Loss, Scheduler, Setup
+from infopt.simulation.setup import Cache, Loss, Scheduler, Setup, outages
 from infopt.studies.scenarios import Request, build
 
 LONGEST = 400
@@ -210,6 +210,74 @@ def test_growth_by_layout_is_what_each_block_takes() -> None:
         if cut.even is not None:
             fixed, per_block = cut.even
             assert all(cut.units(n) == fixed + per_block * -(-n // block) for n in lengths)
+
+
+def freed_as_vllm_does(tokens: int, window_tokens: int, block_tokens: int) -> int:
+    """Blocks of a window's group while a sequence decodes, token by token: allocate_slots frees, then allocates.
+
+    vLLM v1/core/single_type_kv_cache_manager.py: of c computed tokens max(0, c - w + 1) are skipped, whole blocks of
+    them freed, before the blocks of token c + 1 are allocated.
+    """
+    skipped_tokens = max(0, tokens - 1 - window_tokens + 1)
+    return -(-tokens // block_tokens) - skipped_tokens // block_tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "window_tokens", "window_groups", "let_in", "decoding"),
+    [("google/gemma-3-27b-it", 1024, 6, 1014, 534), ("openai/gpt-oss-20b", 128, 1, 289, 153)],
+)
+def test_answers_hold_what_vllm_has_not_freed(
+    model: str, window_tokens: int, window_groups: int, let_in: int, decoding: int
+) -> None:
+    """Of 2,300 tokens, one group of layers keeps all."""
+    cut = Cache(real(model, "vllm"), 1)
+    assert (cut.units(2300), cut.decoding_units(2300)) == (let_in, decoding)
+    for block in range(1, 200):
+        lengths = range(16 * block - 15, 16 * block + 1)
+        held = [freed_as_vllm_does(tokens, window_tokens, 16) for tokens in lengths]
+        assert {cut.decoding_units(tokens) for tokens in lengths} == {block + window_groups * max(held)}
+        assert max(held) - min(held) <= 1
+
+
+def test_only_windows_are_given_back() -> None:
+    for name in REAL:
+        cut = Cache(real(*name), 1)
+        assert cut.gives_back == (name[0] in ("google/gemma-3-27b-it", "openai/gpt-oss-20b"))
+        for tokens in range(40 * cut.block_tokens):
+            held, most = cut.decoding_units(tokens), cut.units(tokens)
+            assert cut.kept_units(tokens) <= held <= most
+            assert cut.gives_back or held == most
+
+
+def test_windows_given_back_let_more_run() -> None:
+    """A pool of three prompts of 2,000 tokens of gemma-3: the third and the fourth run beside two that answer."""
+    layout = real("google/gemma-3-27b-it", "vllm")
+    assert (Cache(layout, 1).units(2000), Cache(layout, 1).decoding_units(2300)) == (881, 534)
+    sent = Listed(tuple(Arrival(0.0, 2000, 300) for _ in range(4)))
+    setup = Setup(LineClock(), Scheduler(8, 2000), Cache(layout, 3 * 534 + 881), 4000)
+    outcome = simulate(sent, setup)
+    assert outcome.total.preemptions == 0
+    assert max(outcome.rows.ttft_s) < min(outcome.rows.e2e_s)  # all four at once; 4 x 1,014 would not fit
+    short = simulate(sent, replace(setup, cache=Cache(layout, 4 * 534 - 1)))
+    assert short.total.preemptions or max(short.rows.ttft_s) > min(short.rows.e2e_s)
+
+
+def test_losses_of_one_replica_that_overlap_are_one() -> None:
+    sent = Listed(tuple(Arrival(0.1 * i, 50, 100) for i in range(60)))
+    setup = Setup(LineClock(), Scheduler(8, 512), Cache(even(16), 200), 1000, replicas=2)
+
+    def lost(*losses: Loss) -> Outcome:
+        return simulate(sent, replace(setup, losses=losses))
+
+    one = lost(Loss(0, 2.0, 3.0))
+    for pair in ((Loss(0, 2.0, 1.0), Loss(0, 2.5, 2.5)), (Loss(0, 4.0, 1.0), Loss(0, 2.0, 2.0))):
+        assert repr(lost(*pair)) == repr(one)
+    assert repr(lost(Loss(0, 2.0, 3.0), Loss(0, 3.0, 0.5))) == repr(one)
+    assert repr(lost(Loss(0, 2.0, 1.0), Loss(0, 2.5))) == repr(lost(Loss(0, 2.0)))  # the permanent one counts
+    assert repr(lost(Loss(0, 2.0), Loss(0, 2.5, 0.5))) == repr(lost(Loss(0, 2.0)))
+    apart = (Loss(0, 2.0, 1.0), Loss(1, 2.5, 0.5), Loss(0, 3.5, 1.0))
+    assert outages(apart) == list(apart)
+    assert lost(*apart).total.alive_s == pytest.approx(2 * lost(*apart).total.time_s - 2.5)
 
 
 def test_lost_replicas_and_those_that_come_back() -> None:
