@@ -107,14 +107,19 @@ def calibrate(
     given: tuple[tuple[str, int], ...], loads: Loads, infopt: Infopt, models: dict[str, Path], folder: Path
 ) -> Path:
     """A record, written by `observe --calibrate`."""
-    path, result = folder / "record.yaml", folder / "result.json"
+    path = folder / "record.yaml"
     for name, batch in given:
-        if loads[name, batch].contended is not None:
-            continue  # refused as a step perhaps, and no test judges what is calibrated without it
-        result.write_text(json.dumps(loads[name, batch].middle.bench_result(name, PROMPT)))
-        more = ["--batch", batch, "--calibrate", path]
-        planned(infopt, name, models, command=("observe", result), more=more, hardware=("--hw", HERE))
+        if loads[name, batch].contended is None:  # else refused as a step perhaps; no test judges what lacks it
+            add_to(path, infopt, models, name, loads[name, batch].middle, PROMPT)
     return path
+
+
+def add_to(path: Path, infopt: Infopt, models: dict[str, Path], name: str, load: Load, prompt: int) -> None:
+    """One load of equal prompts into a record."""
+    result = path.with_name("result.json")
+    result.write_text(json.dumps(load.bench_result(name, prompt)))
+    more = ["--batch", load.concurrency, "--calibrate", path]
+    planned(infopt, name, models, command=("observe", result), more=more, hardware=("--hw", HERE))
 
 
 def contended(loads: Loads, *also: tuple[str, int]) -> str | None:

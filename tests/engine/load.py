@@ -1,6 +1,7 @@
 """A small load generator for completions: prompts as token ids, greedy, answers of a fixed length, streamed.
 
-As many requests are in flight as there are threads; the next one starts when one ends. Decision 8 says why it is ours.
+As many requests are in flight as there are threads, and the next one starts when one ends; or each is sent at its time,
+whatever is in flight. Decision 8 says why it is ours.
 A chunk is what one step of the engine gave a sequence; the engine's own count of tokens (`continuous_usage_stats`) says
 how many tokens it holds, for with speculation there are several.
 """
@@ -11,6 +12,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +62,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Load:
-    """Answers of one run at one concurrency.
+    """Answers of one run at one concurrency, or at their times (concurrency: all of them).
 
     others_share  of the processors that neither the server nor this process used
     """
@@ -179,6 +181,19 @@ def run_load(port: int, model: str, prompts: Sequence[Sequence[int]], concurrenc
     if failures:
         raise failures[0]
     return Load(concurrency, tuple(answers[i] for i in sorted(answers)), time.perf_counter() - started)
+
+
+def run_open(port: int, model: str, timed: Sequence[tuple[float, Sequence[int], int]]) -> Load:
+    """Send prompts of (seconds since the first, prompt, tokens) when they are due. Errors: as of `run_load`."""
+    started = time.perf_counter()
+
+    def send(due_s: float, prompt: Sequence[int], tokens: int) -> Answer:
+        time.sleep(max(0.0, started + due_s - time.perf_counter()))
+        return ask(port, model, prompt, tokens)
+
+    with ThreadPoolExecutor(len(timed)) as threads:
+        answers = tuple(threads.map(send, *zip(*timed, strict=True)))
+    return Load(len(timed), answers, time.perf_counter() - started)
 
 
 def ask(port: int, model: str, prompt: Sequence[int], tokens: int) -> Answer:

@@ -2,12 +2,14 @@
 
 import random
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tests.engine.load import Load, run_load
+from infopt.arrivals.arrival import Arrival
+from infopt.arrivals.traces import open_trace
+from tests.engine.load import Load, run_load, run_open
 from tests.engine.processor_time import used
 from tests.engine.server import MODEL, EngineServer
 
@@ -56,8 +58,13 @@ def text_prompts(kind: str, count: int, tokens: int, folder: Path) -> Sequence[S
 
 def send(server: EngineServer, prompts: Sequence[Sequence[int]], concurrency: int, tokens: int) -> Run:
     """One load on a server that runs, and its metrics around it."""
+    return _around(server, lambda: run_load(server.port, MODEL, prompts, concurrency, tokens))
+
+
+def _around(server: EngineServer, run: Callable[[], Load]) -> Run:
+    """A load, and metrics and processor time around it."""
     before, began = metrics_of(server), used(server.group)
-    load = run_load(server.port, MODEL, prompts, concurrency, tokens)
+    load = run()
     load = replace(load, others_share=used(server.group).others_since(began))
     return Run(load, before, metrics_of(server))
 
@@ -65,6 +72,39 @@ def send(server: EngineServer, prompts: Sequence[Sequence[int]], concurrency: in
 def wave(server: EngineServer, concurrency: int, prompt: int, tokens: int, seed: int = 1) -> Run:
     """As many random prompts as run at once: after their prefill every step is of all of them."""
     return send(server, random_prompts(concurrency, prompt, seed), concurrency, tokens)
+
+
+def prompts_of(arrivals: Sequence[Arrival], block_tokens: int, seed: int) -> list[list[int]]:
+    """A prompt for each: the same tokens for the same id of a block, and tokens of its own behind them."""
+
+    def drawn(tokens: int, *key: object) -> list[int]:
+        draw = random.Random(repr((seed, *key)))
+        return [draw.randrange(LOWEST, HIGHEST) for _ in range(tokens)]
+
+    prompts = []
+    for number, one in enumerate(arrivals):
+        begin = [token for name in one.prefix for token in drawn(block_tokens, "block", name)]
+        prompts.append(begin + drawn(one.input_tokens - len(begin), "own", number))
+    return prompts
+
+
+def write_trace(file: Path, arrivals: Sequence[Arrival]) -> Path:
+    """Arrivals as `infopt simulate --trace` reads them, in our own form (docs/traces.md)."""
+    lines = ["time_s,input_tokens,output_tokens,prefix"]
+    for one in arrivals:
+        prefix = " ".join(map(str, one.prefix))
+        lines.append(f"{one.time_s:.6f},{one.input_tokens},{one.output_tokens},{prefix}")
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def send_trace(server: EngineServer, file: Path, seed: int) -> Run:
+    """The requests of a trace file, each at its time."""
+    trace = open_trace(str(file))
+    arrivals = list(trace.stream())
+    prompts = prompts_of(arrivals, trace.prefix_block_tokens, seed)
+    timed = [(one.time_s, prompt, one.output_tokens) for one, prompt in zip(arrivals, prompts, strict=True)]
+    return _around(server, lambda: run_open(server.port, MODEL, timed))
 
 
 def metrics_of(server: EngineServer) -> str:
