@@ -58,6 +58,36 @@ def speed(option: str, help: str) -> Any:
     )
 
 
+# Of commands beside LoadOptions as well.
+SharedPrefixTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--shared-prefix",
+        parser=lambda text: 0 if str(text) == "0" else parse_tokens(str(text), "--shared-prefix"),
+        metavar="TOKENS",
+        help="Tokens of a prompt that others begin with too; 0 for none.",
+    ),
+]
+PrefixCount = Annotated[int | None, number("--prefixes", "Distinct shared prefixes in circulation.")]
+PrefixSkew = Annotated[
+    float | None,
+    typer.Option(
+        "--prefix-skew",
+        parser=plain_number("--prefix-skew"),
+        metavar="S",
+        help="Zipf exponent of their popularity: 0 all alike.",
+    ),
+]
+TpotTarget = Annotated[
+    float | None,
+    typer.Option("--tpot", parser=above_zero("--tpot", "time"), metavar="TIME", help="Most time per output token."),
+]
+TtftTarget = Annotated[
+    float | None,
+    typer.Option("--ttft", parser=above_zero("--ttft", "time"), metavar="TIME", help="Most time to first token."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """What arrives and what was promised."""
@@ -75,39 +105,17 @@ class LoadOptions:
             help="Coefficient of variation of output lengths: 0 all equal, 1 exponential.",
         ),
     ] = None
-    tpot: Annotated[
-        float | None,
-        typer.Option("--tpot", parser=above_zero("--tpot", "time"), metavar="TIME", help="Most time per output token."),
-    ] = None
-    ttft: Annotated[
-        float | None,
-        typer.Option("--ttft", parser=above_zero("--ttft", "time"), metavar="TIME", help="Most time to first token."),
-    ] = None
+    tpot: TpotTarget = None
+    ttft: TtftTarget = None
     start: Annotated[
         float | None,
         typer.Option(
             "--start", parser=above_zero("--start", "time"), metavar="TIME", help="A new replica must serve this soon."
         ),
     ] = None
-    shared_prefix: Annotated[
-        int | None,
-        typer.Option(
-            "--shared-prefix",
-            parser=lambda text: 0 if str(text) == "0" else parse_tokens(str(text), "--shared-prefix"),
-            metavar="TOKENS",
-            help="Tokens of a prompt that others begin with too; 0 for none.",
-        ),
-    ] = None
-    prefixes: Annotated[int | None, number("--prefixes", "Distinct shared prefixes in circulation.")] = None
-    prefix_skew: Annotated[
-        float | None,
-        typer.Option(
-            "--prefix-skew",
-            parser=plain_number("--prefix-skew"),
-            metavar="S",
-            help="Zipf exponent of their popularity: 0 all alike.",
-        ),
-    ] = None
+    shared_prefix: SharedPrefixTokens = None
+    prefixes: PrefixCount = None
+    prefix_skew: PrefixSkew = None
     hit_share: Annotated[float | None, part("--hit-share", "Measured share of prompt tokens found in the cache.")] = (
         None
     )

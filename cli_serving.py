@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from infopt.cli_load import above_zero, part
+from infopt.cli_load import TpotTarget, TtftTarget, above_zero, part
 from infopt.cli_options import number
 from infopt.errors import InfoptError
 from infopt.units import parse_count, parse_seconds, parse_tokens
@@ -132,14 +132,8 @@ class ServingOptions:
 class TargetOptions:
     """What users were promised."""
 
-    ttft: Annotated[
-        float | None,
-        typer.Option("--ttft", parser=above_zero("--ttft", "time"), metavar="TIME", help="Most time to first token."),
-    ] = None
-    tpot: Annotated[
-        float | None,
-        typer.Option("--tpot", parser=above_zero("--tpot", "time"), metavar="TIME", help="Most time per output token."),
-    ] = None
+    ttft: TtftTarget = None
+    tpot: TpotTarget = None
     e2e: Annotated[
         float | None,
         typer.Option("--e2e", parser=above_zero("--e2e", "time"), metavar="TIME", help="Most time for a whole answer."),

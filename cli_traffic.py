@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from infopt.cli_load import above_zero, part, plain_number
+from infopt.cli_load import PrefixCount, PrefixSkew, SharedPrefixTokens, above_zero, part, plain_number
 from infopt.cli_options import number
 from infopt.errors import InfoptError
-from infopt.units import parse_count, parse_seconds, parse_share, parse_tokens
+from infopt.units import parse_count, parse_seconds, parse_share
 
 if TYPE_CHECKING:
     from infopt.arrivals.traffic import Sender
@@ -128,25 +128,9 @@ class TrafficOptions:
             help="The same of answers: 0 all equal, 1 exponential.",
         ),
     ] = None
-    shared_prefix: Annotated[
-        int | None,
-        typer.Option(
-            "--shared-prefix",
-            parser=lambda text: 0 if str(text) == "0" else parse_tokens(str(text), "--shared-prefix"),
-            metavar="TOKENS",
-            help="Tokens of a prompt that others begin with too.",
-        ),
-    ] = None
-    prefixes: Annotated[int | None, number("--prefixes", "Distinct shared prefixes in circulation.")] = None
-    prefix_skew: Annotated[
-        float | None,
-        typer.Option(
-            "--prefix-skew",
-            parser=plain_number("--prefix-skew"),
-            metavar="S",
-            help="Zipf exponent of their popularity: 0 all alike.",
-        ),
-    ] = None
+    shared_prefix: SharedPrefixTokens = None
+    prefixes: PrefixCount = None
+    prefix_skew: PrefixSkew = None
     tenant: Annotated[
         list[str],
         typer.Option(

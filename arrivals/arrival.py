@@ -1,7 +1,7 @@
 """One request as it reaches the deployment, and the description of many."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from infopt.frozen import dataclass
 
@@ -59,3 +59,36 @@ class Source(Protocol):
     def stream(self) -> Iterator[Arrival]:
         """The requests, in order of time; made or read one by one."""
         ...
+
+
+class OfSource:
+    """What a source that changes the requests of another one takes over from it."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        source: Source
+
+    @property
+    def users(self) -> int | None:
+        return self.source.users
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return self.source.tenants
+
+    @property
+    def prefix_block_tokens(self) -> int:
+        return self.source.prefix_block_tokens
+
+    @property
+    def requests(self) -> int | None:
+        return self.source.requests
+
+    @property
+    def warmup_s(self) -> float:
+        return self.source.warmup_s
+
+    @property
+    def warmup_requests(self) -> int:
+        return self.source.warmup_requests

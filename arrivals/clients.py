@@ -9,7 +9,7 @@ Every property has its own random stream, so changing one leaves the others as t
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from infopt.arrivals.arrival import Arrival, Source
+from infopt.arrivals.arrival import Arrival, OfSource, Source
 from infopt.arrivals.synthetic import CHUNK_REQUESTS, Lengths, generator, require
 from infopt.frozen import dataclass
 
@@ -34,7 +34,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
+class Clients(OfSource):
     """A source whose requests have senders; it is a source itself.
 
     cancel_share  of the requests whose client leaves before the end
@@ -49,28 +49,8 @@ class Clients:
     seed: int = 0
 
     @property
-    def users(self) -> int | None:
-        return self.source.users
-
-    @property
     def tenants(self) -> tuple[str, ...]:
         return tuple(sender.name for sender in self.senders) or self.source.tenants
-
-    @property
-    def prefix_block_tokens(self) -> int:
-        return self.source.prefix_block_tokens
-
-    @property
-    def requests(self) -> int | None:
-        return self.source.requests
-
-    @property
-    def warmup_s(self) -> float:
-        return self.source.warmup_s
-
-    @property
-    def warmup_requests(self) -> int:
-        return self.source.warmup_requests
 
     def check(self) -> None:
         """Refuse what makes no sense; errors: InfoptError."""

@@ -9,7 +9,7 @@ Clients that wait for a while only would all leave, so those present at once wai
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infopt.arrivals.arrival import Arrival, Source
+from infopt.arrivals.arrival import Arrival, OfSource, Source
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 
@@ -17,7 +17,7 @@ ROUND_IDS = 2**48  # between the ids of two rounds
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
+class AtOnce(OfSource):
     """At least `least_requests` requests of a source and at most so many, all of them there from the start."""
 
     source: Source
@@ -27,14 +27,6 @@ class AtOnce:
     @property
     def users(self) -> int | None:
         return None
-
-    @property
-    def tenants(self) -> tuple[str, ...]:
-        return self.source.tenants
-
-    @property
-    def prefix_block_tokens(self) -> int:
-        return self.source.prefix_block_tokens
 
     @property
     def requests(self) -> int | None:
@@ -64,7 +56,7 @@ class AtOnce:
 
 
 @dataclass(frozen=True, slots=True)
-class Shorter:
+class Shorter(OfSource):
     """Requests of a source that an engine accepts.
 
     leaves_out  the others are left out; else the first of them is an error
@@ -75,30 +67,6 @@ class Shorter:
     most_tokens: int
     leaves_out: bool
     limit: str
-
-    @property
-    def users(self) -> int | None:
-        return self.source.users
-
-    @property
-    def tenants(self) -> tuple[str, ...]:
-        return self.source.tenants
-
-    @property
-    def prefix_block_tokens(self) -> int:
-        return self.source.prefix_block_tokens
-
-    @property
-    def requests(self) -> int | None:
-        return self.source.requests
-
-    @property
-    def warmup_s(self) -> float:
-        return self.source.warmup_s
-
-    @property
-    def warmup_requests(self) -> int:
-        return self.source.warmup_requests
 
     def left_out(self) -> int:
         """Requests that are too long."""

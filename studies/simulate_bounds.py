@@ -23,7 +23,7 @@ from infopt.frozen import dataclass
 from infopt.ledgers.queueing import held_tokens
 from infopt.simulation.deployment import simulate
 from infopt.simulation.outcome import DONE, Outcome
-from infopt.simulation.setup import Clock, Loss, Setup
+from infopt.simulation.setup import Clock, Loss, Setup, outages
 from infopt.simulation.summary import Targets, Times
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _sequences(source: Source, setup: Setup) -> float:
     """Mean requests that the cache of a replica holds."""
     total = number = 0
     for one in source.stream():
-        total += setup.cache.units(one.input_tokens + one.output_tokens - 1)
+        total += setup.cache.decoding_units(one.input_tokens + one.output_tokens - 1)
         number += 1
         if number >= MOST_PROMPTS:
             break
@@ -235,7 +235,9 @@ def loss_figures(outcome: Outcome, losses: tuple[Loss, ...], targets: Targets) -
     rows, end_s = outcome.rows, outcome.arrivals_end_s
     sent_s = np.asarray(rows.sent_s)
     done_s = sent_s + np.asarray(rows.e2e_s)
-    downs = [(one.time_s, end_s if one.down_s is None else min(end_s, one.time_s + one.down_s)) for one in losses]
+    downs = [
+        (one.time_s, end_s if one.down_s is None else min(end_s, one.time_s + one.down_s)) for one in outages(losses)
+    ]
     hit, during = np.zeros(len(sent_s), dtype=bool), np.zeros(len(sent_s), dtype=bool)
     for from_s, to_s in downs:
         hit |= (sent_s < from_s) & (done_s > from_s)
