@@ -67,6 +67,7 @@ def figures(m: Summary) -> dict[str, Any]:
         "waiting": m.waiting,
         "kv_share": m.kv_share,
         "busy_share": m.busy_share,
+        "steps": m.steps,
         "preemptions": m.preemptions,
         "prefix_hit_share": m.prefix_hit_share,
         "wasted_share": m.wasted_share,

@@ -78,6 +78,7 @@ class Summary:
     good_share         of the requests that arrived, answered whole within the targets; None without targets
     tpot_s, ttft_s, e2e_s  None where nothing was answered, or the system is saturated (but TPOT)
     effective_batch    sequences that run in a replica;  step_batch  that decode in one decode step
+    steps, preemptions  of all replicas in the whole run
     waiting            requests that wait, all replicas
     kv_share           of the cache that running requests hold;  busy_share  of the time that replicas compute
     wasted_share       output tokens that nobody read, of all
@@ -101,6 +102,7 @@ class Summary:
     waiting: float
     kv_share: float
     busy_share: float
+    steps: int
     preemptions: int
     prefix_hit_share: float
     wasted_share: float
@@ -143,6 +145,7 @@ def summary(outcome: Outcome, targets: Targets | None = None) -> Summary:
         waiting=window.waiting_s / time_s,
         kv_share=window.used_units_s / (alive_s * outcome.capacity) if outcome.capacity else 0.0,
         busy_share=window.busy_s / alive_s,
+        steps=outcome.total.steps,
         preemptions=outcome.total.preemptions,
         prefix_hit_share=columns.found_share(),
         wasted_share=outcome.total.wasted_tokens / max(1, outcome.total.output_tokens),
