@@ -139,7 +139,7 @@ def held_per_s(holding: Callable[[float], bool], rate_per_s: float, held: bool, 
     """The most requests/s that hold, by halving between one that does and one that does not; at most the limit."""
     low, high = rate_per_s, max(rate_per_s, limit_per_s)
     if held:
-        if high <= low * NEAR or holding(high):
+        if high == low or holding(high):
             return high
     else:
         while not held:

@@ -18,9 +18,19 @@ from hypothesis import strategies as st
 from infopt.errors import InfoptError
 from infopt.profiles.hf_config import profile_from_config
 
-csv.field_size_limit(10_000_000)
 TABLE = Path(__file__).with_name("data") / "hf_counts.csv"
-ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
+
+
+def _rows() -> list[dict[str, str]]:
+    """Configs are long cells; the limit is the whole process's, so it is put back."""
+    before = csv.field_size_limit(10_000_000)
+    try:
+        return list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
+    finally:
+        csv.field_size_limit(before)
+
+
+ROWS = _rows()
 KINDS = ("small", "sparse", "real", "vision")
 
 # Types of the oracle that have no record: refused by name.
