@@ -220,10 +220,10 @@ def saturated(outcome: Outcome) -> bool:
     How often it says so, in % of runs with 1 to 64 seats and random lengths (bench/simulate.py --saturation):
 
         load           0.8   0.9  0.95   1.0   1.1   1.2   1.5
-        200 Poisson      2     7    13    24    56    65    96
-        1,000            0     1     5    21    80    98   100
-        5,000            0     0     0     2    95   100   100
-        1,000 gamma 4    9    18    18    43    54    80    94
+        200 Poisson      1     6    15    21    49    68    95
+        1,000            0     0     1    20    73    95   100
+        5,000            0     0     0     0   100   100   100
+        1,000 gamma 4    4    16    28    45    57    84    95
     Few requests cannot tell: of 200 that come by chance the load is off by a tenth either way. A burst that is worked
     off is no saturation, nor is the crest of a wave, nor are fewer requests than there are seats.
     """
