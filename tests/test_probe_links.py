@@ -84,7 +84,9 @@ def test_two_ranks_of_its_own(setting: Setting, started: "list[subprocess.Popen[
                 }  # fmt: skip
         fitted = {m.name: m for m in part.measurements if m.name != name}
         assert fitted.keys() <= {f"{name}_latency", f"{name}_bandwidth"}
-        assert fitted.keys() | {n for n in (f"{name}_latency",) if part.notes} >= {f"{name}_bandwidth"}
+        # Three sizes on a busy machine may take as long as each other, or grow from nothing: then that is said.
+        missing = {f"{name}_latency", f"{name}_bandwidth"} - fitted.keys()
+        assert len([note for note in part.notes if note.startswith(f"links: {name} ")]) == len(missing) < 2
         assert all(m.value > 0 and m.p10 <= m.value <= m.p90 and m.n == 60 for m in fitted.values())
 
 
