@@ -25,7 +25,6 @@ SIMULATE_STATUSES = (
     "Exit status: 0 it keeps up and meets the targets, 1 saturated, does not fit or target missed, 2 wrong usage or "
     "unreadable input, 4 undetermined (no step times are known)."
 )
-GOOD_SHARE = 0.9
 SPARE_RATIO = 1.2
 MOST_COPIES = 10_000  # that are proposed
 
@@ -125,7 +124,7 @@ def job_of(records: Records) -> "Job":
     """The job that option records describe."""
     from infopt.profiles.resolve import resolve_model
     from infopt.simulation.summary import Targets
-    from infopt.studies.offered import offered
+    from infopt.studies.offered import GOOD_SHARE, offered
     from infopt.studies.simulate import Job
 
     scenario, traffic, serving, targets, observed, shown = records

@@ -14,10 +14,6 @@ from infopt.units import format_bytes, format_flop, format_seconds, format_share
 
 FINDS = ("capacity", "blocks", "memory", "sequences", "kept", "hits", "shuffled")
 SAVES = ("capacity", "tokens", "FLOP", "of all", "machine", "of all", "TTFT")
-# How far Che's approximation may be from what is counted where its assumptions hold.
-CLOSE_SHARE = 0.03
-# Gaps as long as in random order, give or take what chance does in some thousand requests.
-RANDOM_RATIO = 0.1
 FINDS_NOTE = "blocks an LRU cache finds; shuffled: if requests were independent"
 SAVES_NOTE = "on average, each request with its own length and hits"
 
@@ -158,34 +154,26 @@ def _offload(enough: Enough, name: str) -> Iterator[str]:
 
 def order_text(trace: PrefixTrace) -> str:
     """Whether Che's approximation holds here, and why not."""
-    room, soon = farthest(trace), trace.hits.gaps.soonness_ratio
+    room, soon, order = trace.farthest, trace.hits.gaps.soonness_ratio, trace.order
     if soon is None:
         return "no block comes back, in any order"
-    off = abs(room.hit_share - room.shuffled_hit_share)
-    pace = _pace(soon)
-    if off <= CLOSE_SHARE:
+    pace = _pace(soon, trace.hits.is_random_order)
+    if order == "independent":
+        off = abs(room.hit_share - room.shuffled_hit_share)
         return f"Che's approximation is within {100 * off:.1f} points of what is counted here; blocks come back {pace}"
     each = " in each replica" if trace.situation.scenario.dp > 1 else ""
-    found = (
+    why = {"few": ", but the cache holds too few requests for it", "sessions": ": sessions, not independent requests"}
+    return (
         f"with room for {room.blocks:,} blocks{each} Che's approximation finds {room.shuffled_hit_share:.2f}, "
-        f"counted {room.hit_share:.2f}"
+        f"counted {room.hit_share:.2f}: blocks come back {pace}{why.get(order, ': not independent requests')}"
     )
-    if abs(soon - 1) <= RANDOM_RATIO:
-        return f"{found}: blocks come back {pace}, but the cache holds too few requests for it"
-    why = "sessions, not independent requests" if soon < 1 else "not independent requests"
-    return f"{found}: blocks come back {pace}: {why}"
 
 
-def _pace(soon: float) -> str:
-    if abs(soon - 1) <= RANDOM_RATIO:
+def _pace(soon: float, is_random: bool) -> str:
+    if is_random:
         return "about as soon as in random order"
     times, how = (1 / soon, "soon") if soon < 1 else (soon, "late")
     return f"{times:.1f} times as {how} as in random order"
-
-
-def farthest(trace: PrefixTrace) -> Room:
-    """The capacity at which random order is farthest from what is counted."""
-    return max(trace.rooms, key=lambda room: abs(room.hit_share - room.shuffled_hit_share))
 
 
 def as_dict(trace: PrefixTrace) -> dict[str, Any]:

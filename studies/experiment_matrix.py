@@ -21,12 +21,12 @@ from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.profiles.geometry import ModelProfile
 from infopt.simulation.summary import Targets
+from infopt.studies.offered import GOOD_SHARE
 from infopt.studies.scenarios import Request
 from infopt.studies.simulate import Choices, Job, Simulation
 from infopt.studies.simulate_many import Failed, run_many
 
 Verdict = Literal["holds", "misses", "saturated", "does not fit", "no estimate", "impossible"]
-GOOD_SHARE = 0.9  # of the requests, where only the targets are given
 # A run lasts at least so many answers at full load; it is made longer by this factor, so many times, up to so many.
 STAYS, LONGER, TURNS, MOST_REQUESTS = 5.0, 4, 3, 20_000
 OF_STATUS: dict[int, Verdict] = {1: "does not fit", 4: "no estimate"}

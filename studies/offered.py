@@ -5,6 +5,7 @@ A trace has its own times, lengths and prefixes: only its pace, how much of it, 
     speed of a trace at a rate r = r (t_n - t_1) / (n - 1)
 """
 
+import math
 from dataclasses import replace
 
 from infopt.arrivals.arrival import Source
@@ -25,7 +26,7 @@ from infopt.units import format_whole
 REQUESTS = 2000
 # Users send so many requests each at least.
 TURNS = 20
-GOOD_SHARE = 0.9
+GOOD_SHARE = 0.9  # of the requests within their targets, where no profile and nobody says more
 # A trace within a shorter time has no rate.
 LEAST_TIME_S = 1e-9
 
@@ -204,13 +205,19 @@ def _traced(offer: Offer, name: str, model: ModelProfile, request: Request) -> O
     speed_ratio = offer.speed_ratio or 1.0
     part_s = None if offer.duration_s is None else offer.duration_s * speed_ratio
     trace = open_trace(name, speed_ratio=speed_ratio, most_requests=offer.requests, duration_s=part_s)
-    limit = model.max_position_tokens if offer.leave_out else None
-    means = _means(trace, limit)
+    limits = (model.max_position_tokens, request.context_tokens)
+    accepted = min((limit for limit in limits if limit is not None), default=math.inf)
+    means = _means(trace, accepted if offer.leave_out else math.inf)
     if offer.rate_per_s is not None:
         if means.rate_per_s is None:
             raise InfoptError(f"--rate: {name} has no rate of its own, all its requests come at once")
         trace = replace(trace, speed_ratio=offer.rate_per_s / means.rate_per_s)
     inputs, outputs = round(means.input_tokens), max(1, round(means.output_tokens))
+    if inputs + outputs > accepted:
+        raise InfoptError(
+            f"{name}: its mean request of {inputs:,} + {outputs:,} tokens is more than the {accepted:,} accepted; "
+            f"--leave-out-long leaves such requests out, or raise --ctx as far as the model goes"
+        )
     said = [Caveat("lengths", f"input {inputs:,} and output {outputs:,} tokens: means of {name}")]
     source: Source = trace
     if offer.cancel_share or offer.patience_s or offer.tenants:
@@ -246,8 +253,8 @@ class _Means:
     rate_per_s: float | None
 
 
-def _means(trace: Trace, limit: int | None) -> _Means:
-    """Mean lengths and rate of a trace, in one pass; of requests that a model takes, where the others are left out."""
+def _means(trace: Trace, most_tokens: float) -> _Means:
+    """Mean lengths and rate of a trace, in one pass; lengths of requests of at most so many tokens."""
     requests = inputs = outputs = taken = 0
     first_s = last_s = 0.0
     for one in trace.stream():
@@ -255,11 +262,11 @@ def _means(trace: Trace, limit: int | None) -> _Means:
             first_s = one.time_s
         last_s = one.time_s
         requests += 1
-        if limit is None or one.input_tokens + one.output_tokens <= limit:
+        if one.input_tokens + one.output_tokens <= most_tokens:
             taken += 1
             inputs += one.input_tokens
             outputs += one.output_tokens
     if not taken:
-        raise InfoptError(f"every request of {trace.name} is longer than the {limit:,} positions of the model")
+        raise InfoptError(f"every request of {trace.name} is longer than the {most_tokens:,} tokens that are accepted")
     time_s = last_s - first_s
     return _Means(inputs / taken, outputs / taken, (requests - 1) / time_s if time_s >= LEAST_TIME_S else None)

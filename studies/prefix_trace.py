@@ -15,7 +15,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from infopt.arrivals.arrival import Source
 from infopt.boundaries.kv_offload import HOST_MEMORY, tier_of
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 
 # More memory stops paying where this part of all that could be found is found.
 NEARLY_ALL = 0.95
+# Che's approximation may be so far from what is counted where its assumptions hold (tests/test_prefix_trace.py).
+CLOSE_SHARE = 0.03
+# Gaps as long as in random order, give or take what chance does in some thousand requests.
+RANDOM_RATIO = 0.1
+# Whether requests were independent as far as the cache can tell: it keeps too few, or blocks come back sooner or later.
+Order = Literal["none", "independent", "few", "sessions", "late"]
 POOL_RATIOS = ((0.5, "half the pool"), (1.0, "the pool"), (2.0, "2 x the pool"), (4.0, "4 x the pool"))
 
 
@@ -74,6 +80,12 @@ class Hits:
     @property
     def mean_output_tokens(self) -> float:
         return float(self.output_tokens.mean())
+
+    @property
+    def is_random_order(self) -> bool:
+        """Whether blocks come back about as soon as they would in random order."""
+        soon = self.gaps.soonness_ratio
+        return soon is not None and abs(soon - 1) <= RANDOM_RATIO
 
     @property
     def rate_per_s(self) -> float | None:
@@ -226,6 +238,23 @@ class PrefixTrace:
     beside: Room
     rooms: tuple[Room, ...]
     enough: Enough | None
+
+    @property
+    def farthest(self) -> Room:
+        """The capacity at which random order is farthest from what is counted."""
+        return max(self.rooms, key=lambda room: abs(room.hit_share - room.shuffled_hit_share))
+
+    @property
+    def order(self) -> Order:
+        """Whether Che's approximation, which takes requests as independent, holds here, and why not."""
+        soon, room = self.hits.gaps.soonness_ratio, self.farthest
+        if soon is None:
+            return "none"
+        if abs(room.hit_share - room.shuffled_hit_share) <= CLOSE_SHARE:
+            return "independent"
+        if self.hits.is_random_order:
+            return "few"
+        return "sessions" if soon < 1 else "late"
 
 
 def caches_of(replicas: int, routing: Routing) -> int:

@@ -176,7 +176,7 @@ def test_the_published_schema_holds_for_real_records(record: Calibration) -> Non
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
-    """Refreshed by `python tools/calibration_schema.py`."""
+    """Refreshed by `python tools/record_schemas.py`."""
     published = json.loads(schema_text("calibration"))
     for name, definition in Calibration.model_json_schema(by_alias=True)["$defs"].items():
         assert set(published["$defs"][name]["properties"]) == set(definition["properties"])

@@ -8,8 +8,9 @@ import jsonschema
 import pytest
 
 from infopt.cli import run
-from infopt.cli_compare import compared, laid_over
+from infopt.cli_compare import compared
 from infopt.cli_options import ScenarioOptions
+from infopt.cli_overlay import overlaid
 from infopt.errors import InfoptError
 from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.estimate import Estimate
@@ -76,10 +77,10 @@ def test_the_verdict_of_both() -> None:
 
 def test_options_are_laid_over_the_others() -> None:
     base = ScenarioOptions("70b", "h100:4")
-    laid = laid_over(base, "--hw 'h200:2' --weights fp8 --price h200=3")
+    (laid,) = overlaid([base], "--hw 'h200:2' --weights fp8 --price h200=3")
     assert (laid.model, laid.hw, laid.weights, laid.price) == ("70b", "h200:2", "fp8", ["h200=3"])
-    assert laid_over(base, "") == base
-    assert laid_over(base, "-m 8b").model == "8b"
+    assert overlaid([base], "") == [base]
+    assert overlaid([base], "-m 8b")[0].model == "8b"
 
 
 @pytest.mark.parametrize("text", ["--hw h100 --foo", "h100", "--hw", "'--hw", "--batch -3", "--help", "--hw h1000"])

@@ -75,7 +75,7 @@ def test_a_run_follows_its_schema(simulation: Simulation) -> None:
 
 
 def test_the_schema_is_that_of_the_record() -> None:
-    """Stale: run `python tools/run_schema.py`."""
+    """Stale: run `python tools/record_schemas.py`."""
     found = SavedRun.model_json_schema(by_alias=True)
     assert set(json.loads(schema_text("run"))["properties"]) == set(found["properties"])
 

@@ -265,6 +265,18 @@ def test_a_comparison_has_the_same_requests_unless_options_change_them(capsys: p
     jsonschema.validate(other, json.loads(schema_text("simulate_comparison")), cls=jsonschema.Draft202012Validator)
 
 
+def test_a_trace_longer_than_the_context_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """--ctx counts as the model's positions do: an error that names the trace, or longer requests left out."""
+    asked = ("simulate", "--model", "8b", "--hw", "h100", "--trace", "mooncake", "--limit", "300", "--ctx", "8k")
+    assert run(list(asked)) == 2
+    said = capsys.readouterr().err
+    assert "mooncake: its mean request" in said
+    assert "--leave-out-long" in said
+    assert "--isl" not in said
+    found = as_json(capsys, *asked, "--leave-out-long", "--rate", "1/s")
+    assert 0 < found["requests"] < 300
+
+
 def test_option_strings_are_laid_over_every_record() -> None:
     traffic, serving = overlaid((TrafficOptions(rate=5.0, requests=9), ServingOptions()), "--rate 7/s --chunk 1k")
     assert (traffic.rate, traffic.requests, serving.chunk) == (7.0, 9, 1024)
