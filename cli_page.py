@@ -1,0 +1,31 @@
+"""`--html FILE` of the commands that answer with a page, too."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from infopt.reports.pages.page import Page
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Where the answer is written as a page."""
+
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE.html", help="Also as one page for a browser: charts, no network."),
+    ] = None
+
+    def write(self, page: "Callable[[str], Page]") -> None:
+        """Write the page that `page` makes of the command line, where one is asked for."""
+        if self.html is None:
+            return
+        from infopt.cli import command
+        from infopt.files import write_text
+        from infopt.reports.pages.page import page_text
+
+        write_text(self.html, page_text(page(command())))

@@ -1,0 +1,1 @@
+"""Answers as pages for a browser: one file each, no network, charts and data inside."""
