@@ -57,6 +57,7 @@ class Plan:
     bound    what sets the floor of a decode step: weights, kv or compute
     step_s   the longer of the memory and the compute floor of a decode step
     preemption  what the engine does with a batch that it starts and cannot hold
+    calibrated  step-time constants of the user's own points, None where none were given
     """
 
     scenario: Scenario
@@ -71,6 +72,7 @@ class Plan:
     assumptions: tuple[Caveat, ...]
     resolved_as: str
     preemption: Caveat | None = None
+    calibrated: StepConstants | None = None
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
@@ -128,6 +130,7 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
         assumptions=(*built.assumptions, *told),
         resolved_as=hardware.resolved_as,
         preemption=_preemption(s, memory) if explain_fit and memory.fits is not True else None,
+        calibrated=measured,
     )
 
 
