@@ -100,6 +100,7 @@ class Simulation:
     plan           of one copy of the deployment
     ready          what was simulated: scheduler, cache, clock
     arrive_per_s   requests, while any arrive;  served_per_s  answered whole
+    measured_from_s  requests sent from then on are measured
     good_share     within the targets, of requests whose client did not leave by itself; without targets, answered whole
     plan_batch     `--batch` of a plan with as many sequences; plan_tpot_s  its TPOT, None where it has none
     left_out       requests that the engine would have refused
@@ -115,6 +116,7 @@ class Simulation:
     arrive_per_s: float
     served_per_s: float
     good_share: float
+    measured_from_s: float
     arrivals_end_s: float
     fixed_point: FixedPoint | None
     saturation: Saturation | None
@@ -196,6 +198,7 @@ def simulated(job: Job) -> Simulation:
         arrive_per_s=arrive_per_s,
         served_per_s=_served_per_s(outcome, found),
         good_share=_good_share(outcome, found),
+        measured_from_s=outcome.from_s,
         arrivals_end_s=outcome.arrivals_end_s,
         fixed_point=None if found.saturated or ready.setup.losses else _fixed_point(job, outcome, ready),
         saturation=most,
