@@ -107,12 +107,9 @@ def plan(
     """
     from infopt.profiles.resolve import resolve_model
 
-    if monthly.load() is not None and (compare is not None or scenario.hw is None):
-        raise InfoptError("--monthly is of one deployment: name it with --hw, and leave --compare out")
     if ladder.asked and (compare is not None or explain or monthly.load() is not None):
         raise InfoptError("--ladder is a page of its own: leave --compare, --explain and --monthly out")
-    if observed.observed is not None and (ladder.asked or compare is not None or scenario.hw is None):
-        raise InfoptError("--observed is of one deployment: name it with --hw, and leave --compare and --ladder out")
+    check_plan(scenario, observed, monthly, is_one=compare is None and not ladder.asked)
     if ladder.asked or compare is not None:
         text, fits = other_page(scenario, ladder, compare, output)
         emit(text)
@@ -125,7 +122,7 @@ def plan(
         compared = scenario.common_hardware()
         tell(calibration_notes(compared))
         found = choices(model, scenario.request(), compared)
-        text, fits = render_choices(found, output.form, next_command(found.plans)), found.fits
+        text, fits = render_choices(found, output.form, next_command(found.plans, command())), found.fits
     else:
         from infopt.reports.render import render_plan
 
@@ -133,6 +130,17 @@ def plan(
         text, fits = render_plan(result, output.form, explain, monthly.month(result)), result.fits
     emit(text)
     raise typer.Exit(verdict_status(fits, allow_undetermined))
+
+
+def check_plan(
+    scenario: ScenarioOptions, observed: ObservedOptions, monthly: MonthOptions, is_one: bool = True
+) -> None:
+    """Refuse what is said of one deployment where there is none, or another page (not `is_one`)."""
+    named = is_one and scenario.hw is not None
+    if monthly.load() is not None and not named:
+        raise InfoptError("--monthly is of one deployment: name it with --hw, and leave --compare out")
+    if observed.observed is not None and not named:
+        raise InfoptError("--observed is of one deployment: name it with --hw, and leave --compare and --ladder out")
 
 
 def planned(model: "ModelProfile", scenario: ScenarioOptions, observed: ObservedOptions) -> "Plan":
@@ -288,11 +296,11 @@ def command() -> str:
     return shlex.join(["infopt", *sys.argv[1:]])
 
 
-def next_command(plans: "Sequence[Plan]") -> str:
-    """The command line to which the best hardware is added: without a calibration that is not of it."""
+def next_command(plans: "Sequence[Plan]", typed: str) -> str:
+    """The command line to which the best hardware is added: as typed, without a calibration that is not of it."""
     if not plans or plans[0].scenario.accelerator.calibration is not None:
-        return command()
-    return shlex.join(without_options(shlex.split(command()), {"--calibration"}))
+        return typed
+    return shlex.join(without_options(shlex.split(typed), {"--calibration"}))
 
 
 def emit(text: str) -> None:

@@ -130,20 +130,14 @@ def boundary(
 
     Gains are ratios, more is better. A flip is the value at which the verdict changes, all else as it is.
     """
-    if scenario.hw is None:
-        raise InfoptError("--hw is missing: an optimization pays or not on a certain machine, such as --hw h100:4")
     if technique is None and (depth.vary is not None or depth.plot or depth.picture is not None):
         raise InfoptError("--vary, --plot and --picture are of one technique: name it, infopt boundary speculative ...")
-    if trace.capacity is not None and trace.trace is None:
-        raise InfoptError("--capacity is a size of the cache that a trace goes through: add --trace mooncake")
-    if trace.capacity is not None and (technique is None or not _is_prefix_caching(technique)):
-        raise InfoptError("--capacity is of one technique: infopt boundary prefix --trace ...")
-    found = _answered(scenario, load, depth, trace, observed, technique)
+    found = answered(scenario, load, depth, trace, observed, technique)
     emit(_page(found, technique, depth, output))
-    raise typer.Exit(_status(found, technique, allow_undetermined))
+    raise typer.Exit(boundary_status(found, technique, allow_undetermined))
 
 
-def _answered(
+def answered(
     scenario: ScenarioOptions,
     load: LoadOptions,
     depth: DepthOptions,
@@ -151,6 +145,13 @@ def _answered(
     observed: ObservedOptions,
     technique: str | None,
 ) -> "Boundaries":
+    """What the options ask, answered: all techniques, or one in full."""
+    if scenario.hw is None:
+        raise InfoptError("--hw is missing: an optimization pays or not on a certain machine, such as --hw h100:4")
+    if trace.capacity is not None and trace.trace is None:
+        raise InfoptError("--capacity is a size of the cache that a trace goes through: add --trace mooncake")
+    if trace.capacity is not None and (technique is None or not _is_prefix_caching(technique)):
+        raise InfoptError("--capacity is of one technique: infopt boundary prefix --trace ...")
     from infopt.boundaries.registry import technique as named
     from infopt.profiles.resolve import resolve_model
     from infopt.studies.boundary import boundaries
@@ -197,7 +198,7 @@ def _page(found: "Boundaries", technique: str | None, depth: DepthOptions, outpu
     return render_boundary(found, output.form, depth.plot)
 
 
-def _status(found: "Boundaries", technique: str | None, allow_undetermined: bool) -> int:
+def boundary_status(found: "Boundaries", technique: str | None, allow_undetermined: bool) -> int:
     """The table is an overview and always good; of one technique the verdict counts."""
     if technique is None:
         return 0

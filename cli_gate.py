@@ -66,14 +66,24 @@ def gate(
     infopt gate deployment.yaml --gpu h100 --json
     helm template . | infopt gate -
     """
+    from infopt.reports.gate_words import Strictness
+    from infopt.reports.render_gate import render_gate
+
+    strictness = Strictness(options.fail_on, options.allow_undetermined)
+    found = gated(options, files, _standard_input() if "-" in files else None)
+    tell(found.errors)
+    emit(render_gate(found, options.form, strictness))
+    raise typer.Exit(gate_status(found, strictness, options.allow_empty))
+
+
+def gated(options: GateOptions, files: list[str], text: str | None) -> "Gate":
+    """The files checked, and what is accepted today; `-` among them is the text."""
     from infopt.gate.baseline import write_baseline
     from infopt.gate.check import gate as checked
     from infopt.gate.check import with_baseline
     from infopt.gate.policy_file import find_policy
     from infopt.gate.reading import Overrides
     from infopt.hardware.names import resolve_hardware
-    from infopt.reports.gate_words import Strictness
-    from infopt.reports.render_gate import render_gate
 
     if options.gpu is not None:
         resolve_hardware(options.gpu)
@@ -82,18 +92,13 @@ def gate(
 
         load_calibration(Path(options.calibration))
     policy = find_policy(options.policy)
-    strictness = Strictness(options.fail_on, options.allow_undetermined)
     overrides = Overrides(options.model, options.engine_version, options.gpu, options.calibration)
-    text = _standard_input() if "-" in files else None
     found = checked(files, policy, overrides, text, options.fail_on)
     if options.write_baseline is not None:
         count = write_baseline(options.write_baseline, found.findings)
         tell([f"{count} findings are accepted in {options.write_baseline}"])
     baseline = options.write_baseline or options.baseline
-    found = found if baseline is None else with_baseline(found, baseline)
-    tell(found.errors)
-    emit(render_gate(found, options.form, strictness))
-    raise typer.Exit(gate_status(found, strictness, options.allow_empty))
+    return found if baseline is None else with_baseline(found, baseline)
 
 
 def _standard_input() -> str:

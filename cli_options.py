@@ -361,15 +361,15 @@ class OutputOptions:
         return "json" if self.json else self.format
 
 
-def takes(*families: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(*families: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the options of `families`; it is called with one record of each, its own parameters following."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = list(inspect.signature(command).parameters.values())[len(families) :]
 
-        def run(**given: Any) -> None:
+        def run(**given: Any) -> Any:
             records = [family(**{f.name: given.pop(f.name) for f in fields(family)}) for family in families]
-            command(*records, **given)
+            return command(*records, **given)
 
         parameters = [p for family in families for p in _parameters(family)] + own
         keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]

@@ -246,6 +246,23 @@ def emitted(result: "Search", row: int, form: "EmitForm", out: Path | None) -> b
     return False
 
 
+def searched(options: SearchOptions, simulation: SimulateOptions) -> "Search":
+    """What the options ask for, its front simulated where they say so."""
+    from infopt.profiles.resolve import resolve_model
+    from infopt.studies.search import search as study
+
+    traffic = simulation.traffic()
+    model = resolve_model(options.model, online=options.online)
+    devices = options.devices()
+    tell(calibration_notes(devices))
+    result = study(model, options.request(), devices, options.targets())
+    if traffic is None or not result.front:
+        return result
+    from infopt.studies.search_simulated import simulated_front
+
+    return simulated_front(result, traffic, simulation.workers, simulation.scheduler)
+
+
 @app.command(epilog=SEARCH_STATUSES)
 @takes(SearchOptions, SimulateOptions, OutputOptions)
 def search(
@@ -274,25 +291,15 @@ def search(
 
     Every accelerator, placement, number format and concurrency is looked at; the Pareto front is printed.
     """
-    from infopt.profiles.resolve import resolve_model
     from infopt.reports.render import render_search, render_search_row
     from infopt.studies.search import holds
-    from infopt.studies.search import search as study
 
     check_emission(emit_form, out, printed=output.form != "table" or explain)
-    traffic = simulation.traffic()
-    model = resolve_model(options.model, online=options.online)
     if plot is not None:
         from infopt.reports.pictures import drawing
 
         drawing(plot)
-    devices = options.devices()
-    tell(calibration_notes(devices))
-    result = study(model, options.request(), devices, options.targets())
-    if traffic is not None and result.front:
-        from infopt.studies.search_simulated import simulated_front
-
-        result = simulated_front(result, traffic, simulation.workers, simulation.scheduler)
+    result = searched(options, simulation)
     if plot is not None and result.front:
         from infopt.reports.search_plot import draw
 

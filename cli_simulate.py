@@ -3,6 +3,7 @@
 import math
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ import typer
 from infopt.cli import app, emit, tell
 from infopt.cli_observed import ObservedOptions
 from infopt.cli_options import OutputOptions, ScenarioOptions, calibration_notes, takes, without_options
+from infopt.cli_page import PageOptions
 from infopt.cli_serving import ServingOptions, TargetOptions
 from infopt.cli_simulate_grid import GridOptions, varied
 from infopt.cli_traffic import TrafficOptions
@@ -61,6 +63,7 @@ class ShownOptions:
     ObservedOptions,
     ShownOptions,
     GridOptions,
+    PageOptions,
     OutputOptions,
 )
 def simulate(
@@ -71,6 +74,7 @@ def simulate(
     observed: ObservedOptions,
     shown: ShownOptions,
     many: GridOptions,
+    page: PageOptions,
     output: OutputOptions,
 ) -> None:
     """Traffic against a deployment: waits and their tails, goodput, the batch, saturation.
@@ -92,14 +96,15 @@ def simulate(
     """
     records = (scenario, traffic, serving, targets, observed, shown)
     many.check(shown)
+    _check_files(shown, page)
     if many.vary:
-        text, status = varied(records[:5], many, output.form, lambda laid: job_of((*laid, shown)))
+        text, status = varied(records[:5], many, output.form, lambda laid: job_of((*laid, shown)), page)
         emit(text)
         raise typer.Exit(status)
     if shown.compare is not None:
-        text, good = _compared(records, shown, output.form)
+        text, good = _compared(records, shown, output.form, page)
     else:
-        text, good = _single(records, shown, output.form)
+        text, good = _single(records, shown, output.form, page)
     emit(text)
     raise typer.Exit(0 if good else 1)
 
@@ -107,16 +112,19 @@ def simulate(
 Records = tuple[ScenarioOptions, TrafficOptions, ServingOptions, TargetOptions, ObservedOptions, ShownOptions]
 
 
-def _single(records: Records, shown: ShownOptions, form: "Format") -> tuple[str, bool]:
+def _single(records: Records, shown: ShownOptions, form: "Format", page: PageOptions) -> tuple[str, bool]:
     from infopt.reports.simulate_render import render_simulation
     from infopt.studies.simulate import simulated
 
-    _check_files(shown)
     job = job_of(records)
-    keeps = shown.rows is not None or shown.save is not None
+    keeps = any(path is not None for path in (shown.rows, shown.save, page.html))
     found = simulated(replace(job, choices=replace(job.choices, keep_rows=keeps, hits=True)))
-    text = render_simulation(found, form, _next(found), shown.plot)
+    text = render_simulation(found, form, next_step(found, sys.argv[1:]), shown.plot)
     _write(found, shown)
+    if page.html is not None:
+        from infopt.reports.pages.simulate_page import simulate_page
+
+        page.write(lambda command: simulate_page(found, command))
     return text, found.keeps_up
 
 
@@ -175,7 +183,7 @@ def _write(found: "Simulation", shown: ShownOptions) -> None:
         save_run(shown.save, found)
 
 
-def _compared(records: Records, shown: ShownOptions, form: "Format") -> tuple[str, bool]:
+def _compared(records: Records, shown: ShownOptions, form: "Format", page: PageOptions) -> tuple[str, bool]:
     from infopt.cli_overlay import overlaid
     from infopt.reports.simulate_compare_report import render_comparison
     from infopt.studies.simulate_compare import compare
@@ -183,14 +191,20 @@ def _compared(records: Records, shown: ShownOptions, form: "Format") -> tuple[st
     if shown.save is not None or shown.rows is not None or shown.picture is not None or shown.plot:
         raise InfoptError("--save, --rows, --plot and --picture are of one simulation: leave --compare out")
     assert shown.compare is not None
-    a, b = (job_of((*overlaid(records[:5], text), shown)) for text in shown.compare)
+    jobs = [job_of((*overlaid(records[:5], text), shown)) for text in shown.compare]
+    keeps = page.html is not None
+    a, b = (replace(job, choices=replace(job.choices, keep_rows=keeps)) for job in jobs)
     found = compare(a, b, *shown.compare)
+    if keeps:
+        from infopt.reports.pages.simulate_compare_page import simulate_compare_page
+
+        page.write(lambda command: simulate_compare_page(found, command))
     return render_comparison(found, form), found.good
 
 
-def _next(found: "Simulation") -> str:
-    """What to try next: the same command line with something added."""
-    words = sys.argv[1:]
+def next_step(found: "Simulation", typed: Sequence[str]) -> str:
+    """What to try next: the command line as typed with something added."""
+    words = list(typed)
     if not found.keeps_up and found.job.source.users is None and _enough(found) <= MOST_COPIES:
         words = [*without_options(words, {"--replicas"}), "--replicas", str(_enough(found))]
     elif not found.job.targets.given:
@@ -209,14 +223,15 @@ def _enough(found: "Simulation") -> int:
     return max(copies + 1, math.ceil(SPARE_RATIO * found.arrive_per_s / one_per_s))
 
 
-def _check_files(shown: ShownOptions) -> None:
+def _check_files(shown: ShownOptions, page: PageOptions) -> None:
     """Refuse what cannot be written before anything is computed."""
     if shown.picture is not None:
         from infopt.reports.pictures import drawing
 
         drawing(shown.picture, "--picture")
     files: dict[Path, str] = {}
-    for option, path in (("--rows", shown.rows), ("--save", shown.save), ("--picture", shown.picture)):
+    asked = (("--rows", shown.rows), ("--save", shown.save), ("--picture", shown.picture), ("--html", page.html))
+    for option, path in asked:
         if path is None:
             continue
         if not path.parent.is_dir():
