@@ -11,13 +11,18 @@ BROKEN_NAMES = "backslashreplace"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` so that nobody ever sees half of it; a link stays one, a pipe or device is written into.
+    """Write `text` in UTF-8, as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8", BROKEN_NAMES))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write to `path` so that nobody ever sees half of it; a link stays one, a pipe or device is written into.
 
     Raises InfoptError where the folder cannot be written or the disk is full.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         try:
-            path.write_text(text, encoding="utf-8", errors=BROKEN_NAMES)
+            path.write_bytes(content)
         except OSError as error:
             raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
         return
@@ -28,8 +33,8 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors=BROKEN_NAMES) as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except OSError as error:

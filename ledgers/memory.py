@@ -6,9 +6,11 @@ the cache is in ledgers/pool.py; the margin is what its budget rule keeps out of
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from infopt.frozen import dataclass
 from infopt.ledgers.activation import logits_bytes
+from infopt.ledgers.arrays import larger
 from infopt.ledgers.cache import model_cache
 from infopt.ledgers.paging import Layout
 from infopt.ledgers.pool import Room, StageMemory, room, stage_memory
@@ -19,6 +21,19 @@ from infopt.ledgers.weights import stored_weights_bytes
 from infopt.profiles.geometry import LayerRun
 
 GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a device's memory where it lies on the pile: a term of the ledger, `free` or `missing`."""
+
+    name: str
+    start_bytes: float
+    end_bytes: float
+
+    @property
+    def size_bytes(self) -> float:
+        return self.end_bytes - self.start_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,18 @@ class MemoryLedger:
         return self.capacity_bytes_per_gpu - sum(t.value for t in self.terms if t.name not in ("kv", "margin"))
 
     @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The terms, one on another, and what is left of the device, or missing from it."""
+        pile: list[Piece] = []
+        end = 0.0
+        for term in self.terms:
+            if term.value:
+                pile.append(Piece(term.name, end, end + term.value))
+                end += term.value
+        capacity = float(self.capacity_bytes_per_gpu)
+        return (*pile, Piece("free", end, capacity) if end <= capacity else Piece("missing", capacity, end))
+
+    @property
     def is_pool_too_large(self) -> bool:
         """Whether the pool is more than the memory beside the rest, which only one that is given can be."""
         pool = self.kv_pool_bytes_per_gpu
@@ -87,6 +114,26 @@ def memory_ledger(s: Scenario) -> MemoryLedger:
 def _stage_ledger(s: Scenario, stage: Sequence[LayerRun], index: int) -> MemoryLedger:
     part = stage_memory(s, stage, index)
     held = room(s, part)
+    page, figures = part.layout, stage_figures(s, part, held)
+    limit = s.model.max_position_tokens or s.context_tokens
+    pool = figures["kv_pool_bytes_per_gpu"]
+    longest = page.longest_context_tokens(pool, max(limit, s.context_tokens)) if page.kinds else limit
+    refused = tuple(refusals(s, part, held.pool_bytes, longest))
+    notes = _caveats(s, part, held, figures["margin_bytes"])
+    return MemoryLedger(
+        **figures,
+        layout=page,
+        stage=index,
+        max_context_tokens=longest,
+        fits=False if refused else None if held.unsure else held.holds,
+        refusals=refused,
+        unknown=unknown_terms(s),
+        caveats=(*(Caveat("refused", text) for text in refused), *notes),
+    )
+
+
+def stage_figures(s: Scenario, part: StageMemory, held: Room) -> dict[str, Any]:
+    """Figures of a rank by their names in the ledger; arrays where the load is one."""
     page, capacity = part.layout, s.accelerator.usable_memory_bytes
     by_name = {term.name: term for term in part.terms}
     sequences = s.batch_per_replica
@@ -97,40 +144,30 @@ def _stage_ledger(s: Scenario, stage: Sequence[LayerRun], index: int) -> MemoryL
     terms = (*part.terms, kv, _exact("margin", margin, _margin_formula(s), "budget rule of the engine"))
     used = sum(term.value for term in terms)
     whole = model_cache(s.model, s.kv)
-    limit = s.model.max_position_tokens or s.context_tokens
-    pool = max(held.pool_bytes, 0.0)
-    longest = page.longest_context_tokens(pool, max(limit, s.context_tokens)) if page.kinds else limit
-    refused = tuple(refusals(s, part, held.pool_bytes, longest))
-    return MemoryLedger(
-        terms=terms,
-        layout=page,
-        stage=index,
-        stored_weights_bytes=stored_weights_bytes(s.model, s.weight_bits, _as_stored(s)),
-        weights_bytes_per_gpu=by_name["weights"].value,
-        kv_bytes_per_token=whole.full_bytes_per_token,
-        kv_bytes_per_sequence=float(whole.kv_bytes_per_sequence(s.context_tokens)),
-        kv_bytes_per_gpu=kv.value,
-        state_bytes_per_sequence=whole.state_bytes,
-        activation_bytes=by_name["activation"].value,
-        communication_bytes=by_name["communication"].value,
-        graph_bytes=by_name["graphs"].value,
-        engine_bytes=by_name["engine"].value,
-        margin_bytes=margin,
-        used_bytes_per_gpu=used,
-        capacity_bytes_per_gpu=capacity,
-        kv_pool_bytes_per_gpu=pool,
-        kv_pool_low_bytes=max(held.low_bytes, 0.0),
-        kv_pool_high_bytes=max(held.high_bytes, 0.0),
-        kv_pool_tokens=held.tokens,
-        kv_pool_concurrency=float(page.concurrency(pool, s.context_tokens)) if page.kinds else None,
-        kv_share=kv.value / capacity,
-        max_sequences=held.sequences,
-        max_context_tokens=longest,
-        fits=False if refused else None if held.unsure else held.holds,
-        refusals=refused,
-        unknown=unknown_terms(s),
-        caveats=(*(Caveat("refused", text) for text in refused), *_caveats(s, part, held, margin)),
-    )
+    pool = larger(held.pool_bytes, 0.0)
+    return {
+        "terms": terms,
+        "stored_weights_bytes": stored_weights_bytes(s.model, s.weight_bits, _as_stored(s)),
+        "weights_bytes_per_gpu": by_name["weights"].value,
+        "kv_bytes_per_token": whole.full_bytes_per_token,
+        "kv_bytes_per_sequence": whole.kv_bytes_per_sequence(s.context_tokens),
+        "kv_bytes_per_gpu": kv.value,
+        "state_bytes_per_sequence": whole.state_bytes,
+        "activation_bytes": by_name["activation"].value,
+        "communication_bytes": by_name["communication"].value,
+        "graph_bytes": by_name["graphs"].value,
+        "engine_bytes": by_name["engine"].value,
+        "margin_bytes": margin,
+        "used_bytes_per_gpu": used,
+        "capacity_bytes_per_gpu": capacity,
+        "kv_pool_bytes_per_gpu": pool,
+        "kv_pool_low_bytes": larger(held.low_bytes, 0.0),
+        "kv_pool_high_bytes": larger(held.high_bytes, 0.0),
+        "kv_pool_tokens": held.tokens,
+        "kv_pool_concurrency": page.concurrency(pool, s.context_tokens) if page.kinds else None,
+        "kv_share": kv.value / capacity,
+        "max_sequences": held.sequences,
+    }
 
 
 def _as_stored(s: Scenario) -> bool:
@@ -138,23 +175,23 @@ def _as_stored(s: Scenario) -> bool:
     return s.weight_format == stored
 
 
-def _margin(s: Scenario, terms: dict[str, Term], kv_bytes: float) -> float:
+def _margin(s: Scenario, terms: dict[str, Term], kv_bytes: Any) -> Any:
     """Memory the budget rule keeps out of everybody's reach, beyond what lies outside the budget anyway."""
     capacity, u, engine = float(s.accelerator.usable_memory_bytes), s.utilization, s.engine
     single = engine.non_torch_bytes.single.value
     if s.kv_pool_bytes is not None:
-        return max(0.0, capacity - sum(term.value for term in terms.values()) - max(s.kv_pool_bytes, kv_bytes))
+        return larger(0.0, capacity - sum(term.value for term in terms.values()) - larger(s.kv_pool_bytes, kv_bytes))
     if engine.budget == "share_of_total":
         outside = terms["engine"].value - single
         outside += 0.0 if engine.graphs_in_budget else terms["graphs"].value
-        return max(0.0, (1 - u) * capacity - outside)
+        return larger(0.0, (1 - u) * capacity - outside)
     if engine.budget == "static_share":
         held = (1 - u) * (capacity - single - terms["communication"].value)
-        return max(0.0, held - terms["activation"].value - terms["graphs"].value)
+        return larger(0.0, held - terms["activation"].value - terms["graphs"].value)
     if engine.budget == "share_after_load":
         loaded = (terms[n].value for n in ("weights", "extra", "activation", "communication") if n in terms)
         free = capacity - sum(loaded) - single
-        return max(0.0, (1 - u) * free - terms["graphs"].value)
+        return larger(0.0, (1 - u) * free - terms["graphs"].value)
     return engine.margin_bytes
 
 

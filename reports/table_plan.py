@@ -24,7 +24,7 @@ from infopt.units import (
 )
 
 LABEL, NUMBER = 13, 8
-COLOURS = {"weights": "blue", "kv": "magenta", "margin": "bright_black", "free": "green"}
+COLOURS = {"weights": "blue", "kv": "magenta", "margin": "bright_black", "free": "green", "missing": "red"}
 OTHER_COLOUR = "yellow"
 
 
@@ -80,7 +80,6 @@ def _remedies(plan: Plan) -> Iterator[RenderableType]:
 def _memory(plan: Plan) -> Iterator[RenderableType]:
     m = plan.memory
     device = plan.scenario.accelerator
-    free = m.capacity_bytes_per_gpu - m.used_bytes_per_gpu
     whole = max(m.capacity_bytes_per_gpu, m.used_bytes_per_gpu)
     yield heading("MEMORY", _whose_memory(plan))
     cells = terminal_width() - 2 - LABEL - 2 - NUMBER - 2
@@ -88,18 +87,10 @@ def _memory(plan: Plan) -> Iterator[RenderableType]:
     table.add_column(width=LABEL, no_wrap=True, style="cyan")
     table.add_column(width=NUMBER, justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    start = 0.0
-    for term in m.terms:
-        if not term.value:
-            continue
-        end = start + term.value
-        style = COLOURS.get(term.name, OTHER_COLOUR)
-        table.add_row(words.term_name(term.name), _gib(term.value), bar(start, end, whole, cells, style))
-        start = end
-    if free >= 0:
-        table.add_row("free", _gib(free), bar(start, start + free, whole, cells, COLOURS["free"], "light"))
-    else:
-        table.add_row("missing", _gib(-free), bar(m.capacity_bytes_per_gpu, start, whole, cells, "red"))
+    for piece in m.pieces:
+        style, shade = COLOURS.get(piece.name, OTHER_COLOUR), "light" if piece.name == "free" else "full"
+        drawn = bar(piece.start_bytes, piece.end_bytes, whole, cells, style, shade)
+        table.add_row(words.term_name(piece.name), _gib(piece.size_bytes), drawn)
     yield Padding(table, (0, 0, 0, 2))
     usable = f"{format_gib(m.capacity_bytes_per_gpu)} ({words.kind_of(device, 'usable_memory_bytes')})"
     if device.driver_memory_bytes:
