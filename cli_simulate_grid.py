@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infopt.cli_options import number, takes
+from infopt.cli_page import PageOptions
 from infopt.errors import InfoptError, unknown_name
 
 if TYPE_CHECKING:
@@ -53,9 +54,13 @@ class GridOptions:
 
 
 def varied(
-    records: Sequence[Any], options: GridOptions, form: "Format", job_of: "Callable[[Sequence[Any]], Job]"
+    records: Sequence[Any],
+    options: GridOptions,
+    form: "Format",
+    job_of: "Callable[[Sequence[Any]], Job]",
+    page: PageOptions,
 ) -> tuple[str, int]:
-    """All configurations in one form, and the exit status."""
+    """All configurations in one form, and the exit status; written as a page where one is asked for."""
     from infopt.reports.simulate_grid_report import render_grid
     from infopt.studies.simulate_grid import simulated_grid
     from infopt.studies.simulate_many import attempt
@@ -69,6 +74,10 @@ def varied(
     laid = [with_values(records, names, one, flags) for one in values]
     jobs = [attempt(job_of, one) for one in laid]
     grid = simulated_grid(names, values, jobs, options.workers, options.scheduler)
+    if page.html is not None:
+        from infopt.reports.pages.simulate_grid_page import simulate_grid_page
+
+        page.write(lambda command: simulate_grid_page(grid, command))
     return render_grid(grid, form), grid.exit_status
 
 
