@@ -299,5 +299,6 @@ TECHNIQUE = Technique(
     order=None,
     judge=judge,
     quantities=(CONTEXT, CHUNK, BATCH),
+    plane=(CONTEXT, CHUNK),
     aliases=("chunking",),
 )

@@ -341,5 +341,6 @@ TECHNIQUE = Technique(
     order=1,
     judge=judge,
     quantities=(RATE, EFFECTIVE_BATCH, OUTPUT_SPREAD),
+    plane=(RATE, OUTPUT_SPREAD),
     aliases=("batching",),
 )

@@ -202,5 +202,6 @@ TECHNIQUE = Technique(
     order=None,
     judge=judge,
     quantities=(BATCH, START),
+    plane=(BATCH, START),
     aliases=("graphs", "compilation"),
 )

@@ -375,6 +375,7 @@ TECHNIQUE = Technique(
     order=None,
     judge=judge,
     quantities=(REUSE_SHARE, OFFLOAD_BANDWIDTH, RATE, CONTEXT),
+    plane=(REUSE_SHARE, OFFLOAD_BANDWIDTH),
     apply=apply,
     aliases=("offload",),
 )

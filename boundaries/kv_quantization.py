@@ -253,6 +253,7 @@ TECHNIQUE = Technique(
     order=2,
     judge=judge,
     quantities=(BATCH, CONTEXT),
+    plane=(BATCH, CONTEXT),
     apply=apply,
     aliases=("kv",),
     quick=lambda situation: decide(situation).verdict,

@@ -302,6 +302,7 @@ TECHNIQUE = Technique(
     order=None,
     judge=judge,
     quantities=(ADAPTERS, RANK, BATCH),
+    plane=(ADAPTERS, RANK),
     apply=apply,
     aliases=("adapters", "multi-model"),
 )

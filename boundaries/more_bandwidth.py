@@ -246,6 +246,7 @@ TECHNIQUE = Technique(
     order=None,
     judge=judge,
     quantities=(BATCH, RATE, BANDWIDTH),
+    plane=(RATE, BANDWIDTH),
     aliases=("bandwidth", "moe"),
     quick=lambda situation: decide(situation).verdict,
 )

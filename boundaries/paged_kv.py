@@ -255,5 +255,6 @@ TECHNIQUE = Technique(
     order=1,
     judge=judge,
     quantities=(RESERVED, BATCH, SHARED),
+    plane=(RESERVED, BATCH),
     aliases=("paging", "pagedattention"),
 )

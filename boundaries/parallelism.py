@@ -315,6 +315,7 @@ TECHNIQUE = Technique(
     order=6,
     judge=judge,
     quantities=(BATCH, CONTEXT, LINK_BANDWIDTH),
+    plane=(BATCH, CONTEXT),
     quick=quick,
     apply=apply,
     aliases=("tp", "placement"),

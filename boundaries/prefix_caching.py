@@ -302,6 +302,7 @@ TECHNIQUE = Technique(
     order=4,
     judge=judge,
     quantities=(SHARED, HITS, PREFIXES, RATE),
+    plane=(SHARED, PREFIXES),
     apply=apply,
     quick=quick,
     aliases=("prefix", "prompt-caching"),

@@ -296,6 +296,7 @@ TECHNIQUE = Technique(
     order=3,
     judge=judge,
     quantities=(BATCH, ACCEPTANCE, DRAFTED, CONTEXT),
+    plane=(BATCH, ACCEPTANCE),
     apply=apply,
     aliases=("speculation", "spec"),
 )

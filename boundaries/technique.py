@@ -106,6 +106,7 @@ class Technique:
     apply       the situation with the technique in use (`--with`), given its argument ("fp8", "" for the default);
                 None where it changes no ledger
     quick       the verdict of `judge` alone, where the figures beside it are dear: break-evens ask for it often
+    plane       the two quantities across which a map of verdicts tells most; None where there is only one
     """
 
     id: str
@@ -117,6 +118,7 @@ class Technique:
     apply: "Callable[[Situation, str], Situation] | None" = None
     aliases: Sequence[str] = ()
     quick: "Callable[[Situation], Verdict] | None" = None
+    plane: "tuple[Quantity, Quantity] | None" = None
 
 
 @dataclass(frozen=True, slots=True)

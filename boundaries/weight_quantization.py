@@ -320,6 +320,7 @@ TECHNIQUE = Technique(
     order=2,
     judge=judge,
     quantities=(BATCH, CONTEXT),
+    plane=(BATCH, CONTEXT),
     apply=apply,
     aliases=("weights",),
     quick=lambda situation: decide(situation).verdict,
