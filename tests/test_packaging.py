@@ -47,7 +47,7 @@ def expected_in_wheel() -> set[str]:
     shipped = set()
     for name in tracked():
         first, *rest = name.split("/")
-        if (rest and first in top) or (not rest and (name.endswith(".py") or name == "py.typed")):
+        if (rest and first in top) or (not rest and (name.endswith(".py") or name in ("py.typed", "__init__.pyi"))):
             shipped.add(f"infopt/{name}")
     return shipped
 
@@ -99,7 +99,7 @@ def test_the_deprecated_pynvml_distribution_is_no_dependency() -> None:
     assert "pynvml" not in names
     assert "nvidia-ml-py" in {requirement_name(line) for line in extras["probe"]}
     assert {requirement_name(line) for line in project["dependencies"]} == {
-        *("typer", "rich", "pydantic", "pyyaml", "numpy", "simpy"),
+        *("typer", "rich", "pydantic", "pyyaml", "numpy", "simpy", "markdown-it-py"),
     }
 
 
