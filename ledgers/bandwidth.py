@@ -8,10 +8,12 @@ k experts is a strict bound; the expected number of distinct experts at batch B 
 A tied head is read as the head. Ignored: activations, kernel launch, collectives.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from infopt.frozen import dataclass
+from infopt.ledgers.arrays import larger
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import StageTraffic, traffic
 
@@ -45,16 +47,16 @@ def step_bytes(stages: Sequence[StageTraffic], sequences: Any, context_tokens: A
 
 
 def bandwidth_ledger(s: Scenario) -> BandwidthLedger:
-    """Floors of one decode step at the scenario's batch and decode context."""
+    """Floors of one decode step at the scenario's batch and decode context, which may be arrays."""
     stages = traffic(s)
     strict, kv = step_bytes(stages, s.batch_per_replica, s.decode_context_tokens)
-    expected = sum(float(stage.weight_bytes(s.sharing_batch)) for stage in stages)
+    expected = sum(stage.weight_bytes(s.sharing_batch) for stage in stages)
     seconds = (strict + kv) / s.accelerator.bandwidth_bytes_per_s
     return BandwidthLedger(
         weight_bytes_per_step=strict * s.tp,
         weight_bytes_per_step_expected=expected * s.tp,
         kv_bytes_per_step=kv * s.tp,
-        kv_share_of_step=kv / (strict + kv) if strict + kv else 0.0,
+        kv_share_of_step=kv / larger(strict + kv, sys.float_info.min),  # 0 of a step that reads nothing
         step_floor_s=seconds,
         tpot_floor_s=seconds,
         amortized_s_per_token=seconds / s.batch,

@@ -93,8 +93,8 @@ def compute_ledger(s: Scenario, bandwidth: BandwidthLedger) -> ComputeLedger:
     """FLOP and floors of the scenario; None where the device's peak is not known."""
     peak_format = compute_format(s)
     peak = s.accelerator.peak_flop_per_s.get(peak_format)
-    prefill = float(prefill_flop(s.model, s.input_tokens))
-    per_token = float(decode_flop_per_token(s.model, s.decode_context_tokens))
+    prefill = prefill_flop(s.model, s.input_tokens)
+    per_token = decode_flop_per_token(s.model, s.decode_context_tokens)
     devices = s.tp * s.pp
     return ComputeLedger(
         prefill_flop=prefill,

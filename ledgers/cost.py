@@ -9,7 +9,10 @@ W  what one prompt takes of the deployment's time (the stall of ledgers/step_tim
 The two attributed prices times their tokens are the price of the request. Waiting in between is counted to decoding.
 """
 
+from typing import Any
+
 from infopt.frozen import dataclass
+from infopt.ledgers.arrays import smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,13 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_s: float) -> float:
     return usd_per_hour / (tokens_per_s * 3600) * 1e6
 
 
-def prefill_share(prompt_s: float, request_s: float) -> float:
+def prefill_share(prompt_s: Any, request_s: Any) -> Any:
     """Part of a request's machine time that its prompt takes.
 
     >>> prefill_share(0.1, 0.4)
     0.25
     """
-    return min(1.0, prompt_s / request_s)
+    return smaller(1.0, prompt_s / request_s)
 
 
 def attributed_prices(

@@ -7,7 +7,7 @@ on the engine, the memory class or the kind of model, or where more sequences ar
 estimate but a reason.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from infopt.frozen import dataclass
@@ -18,9 +18,11 @@ from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.step_time import StepShape, first_token_of, first_token_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.terms import Term
 from infopt.ledgers.traffic import traffic
-from infopt.profiles.step_constants import Band, StepConstants, step_constants
+from infopt.profiles.step_constants import Band, Measured, StepConstants, step_constants
 from infopt.units import format_bytes
 
+DOES_NOT_FIT = "it does not fit"
+MUST_QUEUE = "more sequences than fit at once: they queue, and a step time says nothing about the wait"
 SAME = 0.02  # of the weights of two models that count as one size
 Bound = Literal["weights", "kv", "compute", "link", "overhead", "prefill"]
 # Which of the bounds a term of the step belongs to.
@@ -94,17 +96,22 @@ def estimate(
 ) -> Estimate | NoEstimate:
     """The estimate of a scenario, or why it has none; `calibrated` constants replace the shipped ones of its class."""
     if memory.max_sequences == 0 or memory.refusals:
-        return NoEstimate("it does not fit")
+        return NoEstimate(DOES_NOT_FIT)
     if memory.max_sequences < s.batch_per_replica:
-        return NoEstimate("more sequences than fit at once: they queue, and a step time says nothing about the wait")
+        return NoEstimate(MUST_QUEUE)
     compiled = clock(s, calibrated)
     if isinstance(compiled, NoEstimate):
         return compiled
     most = compiled.constants.most_sequences
     if most is not None and s.batch_per_replica > most:
-        return NoEstimate(f"{s.engine.engine} was measured with at most {most} sequence at a time; the floors hold")
+        return NoEstimate(too_many_words(s, most))
     times = expected_times(s, compiled, bandwidth.step_floor_s)
     return _with_intervals(s, compiled, times, bandwidth)
+
+
+def too_many_words(s: Scenario, most: int) -> str:
+    """Of a batch beyond what was measured."""
+    return f"{s.engine.engine} was measured with at most {most} sequence at a time; the floors hold"
 
 
 def clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:
@@ -176,12 +183,12 @@ def expected_times(s: Scenario, clock: Clock, step_floor_s: Any, cached_tokens: 
     return Times(terms_s, tpot_s, ttft_s, s.batch * s.output_tokens / (ttft_s + s.output_tokens * tpot_s))
 
 
-def prompt_time_s(s: Scenario, clock: Clock, cached_tokens: int = 0) -> float:
+def prompt_time_s(s: Scenario, clock: Clock, cached_tokens: int = 0) -> Any:
     """Machine time of one prompt: what it takes from the others where that was measured, else its own first token."""
     shape, c = clock.shape, clock.constants
     if c.prefill_ratio or c.prefill_token_s:
-        return float(prompt_work_s(shape, c, s.input_tokens, cached_tokens))
-    return float(first_token_s(shape, c, 0.0, 1, s.input_tokens - cached_tokens, cached_tokens))
+        return prompt_work_s(shape, c, s.input_tokens, cached_tokens)
+    return first_token_s(shape, c, 0.0, 1, s.input_tokens - cached_tokens, cached_tokens)
 
 
 def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: BandwidthLedger) -> Estimate:
@@ -197,17 +204,12 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
             f"{s.batch_per_replica} requests are taken to start together: one prompt alone, then the others in steps "
             f"of at most {s.max_num_batched_tokens} tokens"
         )
-    by_bound: dict[Bound, float] = {}
-    for name, value in terms_s.items():
-        by_bound[BOUND_OF[name]] = by_bound.get(BOUND_OF[name], 0.0) + value
+    by_bound = bounds_s(terms_s)
     return Estimate(
         terms=tuple(_term(name, value, band, constants) for name, value in terms_s.items()),
         tpot_s=tpot_s,
-        tpot_low_s=max(tpot_s * band.low, bandwidth.step_floor_s),
-        tpot_high_s=tpot_s * band.high,
         ttft_s=ttft_s,
-        ttft_low_s=ttft_s * first_low,
-        ttft_high_s=ttft_s * first_high,
+        **interval_s(times, bandwidth.step_floor_s, (band.low, band.high), (first_low, first_high)),
         output_tokens_per_s=times.output_tokens_per_s,
         prompt_work_s=prompt_time_s(s, clock),
         bound=max(by_bound, key=lambda name: by_bound[name]),
@@ -217,14 +219,41 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
     )
 
 
+def interval_s(times: Times, step_floor_s: Any, step: tuple[Any, Any], first: tuple[Any, Any]) -> dict[str, Any]:
+    """Low and high of both times, from measured over predicted of steps and of first tokens; numbers or arrays."""
+    return {
+        "tpot_low_s": larger(times.tpot_s * step[0], step_floor_s),
+        "tpot_high_s": times.tpot_s * step[1],
+        "ttft_low_s": times.ttft_s * first[0],
+        "ttft_high_s": times.ttft_s * first[1],
+    }
+
+
+def bounds_s(terms_s: Mapping[str, Any]) -> dict[Bound, Any]:
+    """Seconds of an output token by what bounds them; numbers or arrays."""
+    found: dict[Bound, Any] = {}
+    for name, value in terms_s.items():
+        found[BOUND_OF[name]] = found.get(BOUND_OF[name], 0.0) + value
+    return found
+
+
 def extrapolations(s: Scenario, constants: StepConstants) -> Iterator[str]:
     """Where a scenario is above the most that was measured, or below half of the least."""
-    measured = constants.measured
-    if measured.weight_bytes is not None:
-        least, most = measured.weight_bytes
-        asked = sum(float(stage.weight_bytes(1)) for stage in traffic(s))
-        if not least * (1 - SAME) <= asked <= most * (1 + SAME):
-            yield f"weights {format_bytes(asked)}, measured {format_bytes(least)} to {format_bytes(most)}"
+    yield from _weights_outside(s, constants.measured)
+    for name, asked, span in measured_sides(s, constants.measured):
+        if not span[0] / 2 <= asked <= span[1]:
+            yield f"{name} {asked:,}, measured {span_words(span)}"
+    yield from _links_outside(s, constants.measured)
+
+
+def standing_extrapolations(s: Scenario, constants: StepConstants) -> Iterator[str]:
+    """Those that hold for any load."""
+    yield from _weights_outside(s, constants.measured)
+    yield from _links_outside(s, constants.measured)
+
+
+def measured_sides(s: Scenario, measured: Measured) -> Iterator[tuple[str, Any, list[int]]]:
+    """What is asked of each side of a scenario, a number or an array, and the least and most that was measured."""
     sides = (
         ("sequences at once", s.sharing_batch, measured.sequences),
         ("devices of a replica", s.tp * s.pp * s.sharing_replicas, measured.devices),
@@ -232,10 +261,23 @@ def extrapolations(s: Scenario, constants: StepConstants) -> Iterator[str]:
         ("prompt tokens", s.input_tokens, measured.prompt_tokens),
         ("tokens of context", round(s.decode_context_tokens), measured.context_tokens),
     )
-    for name, asked, span in sides:
-        if span is not None and not span[0] / 2 <= asked <= span[1]:
-            among = f"{span[0]:,}" if span[0] == span[1] else f"{span[0]:,} to {span[1]:,}"
-            yield f"{name} {asked:,}, measured {among}"
+    yield from ((name, asked, span) for name, asked, span in sides if span is not None)
+
+
+def span_words(span: list[int]) -> str:
+    return f"{span[0]:,}" if span[0] == span[1] else f"{span[0]:,} to {span[1]:,}"
+
+
+def _weights_outside(s: Scenario, measured: Measured) -> Iterator[str]:
+    if measured.weight_bytes is None:
+        return
+    least, most = measured.weight_bytes
+    asked = sum(float(stage.weight_bytes(1)) for stage in traffic(s))
+    if not least * (1 - SAME) <= asked <= most * (1 + SAME):
+        yield f"weights {format_bytes(asked)}, measured {format_bytes(least)} to {format_bytes(most)}"
+
+
+def _links_outside(s: Scenario, measured: Measured) -> Iterator[str]:
     if s.tp > 1 and s.accelerator.link is None and not measured.pcie:
         yield "tensor parallelism over PCIe, measured over NVLink"
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def refusals(s: Scenario, part: "StageMemory", pool_bytes: Any, longest_tokens: int) -> Iterator[str]:
     """Each reason in one sentence; none where nothing is known to stop the engine."""
     yield from standing_refusals(s)
-    if s.kv_pool_bytes is not None:
-        yield from _too_long(s, part, pool_bytes, longest_tokens)
+    yield from _too_long(s, part, pool_bytes, longest_tokens)
 
 
 def standing_refusals(s: Scenario) -> Iterator[str]:
@@ -39,14 +38,21 @@ def standing_refusals(s: Scenario) -> Iterator[str]:
 
 
 def _too_long(s: Scenario, part: "StageMemory", pool_bytes: Any, longest_tokens: int) -> Iterator[str]:
-    page = part.layout
-    usable = pool_bytes - page.null_blocks * page.block_bytes
-    needed = page.request_bytes(s.context_tokens)
-    if page.kinds and needed > usable:
+    if is_too_long(s, part, pool_bytes):
+        page = part.layout
+        usable, needed = pool_bytes - page.null_blocks * page.block_bytes, page.request_bytes(s.context_tokens)
         yield (
             f"{s.engine.engine} refuses to start: one request of {s.context_tokens} tokens needs {format_gib(needed)} "
             f"of KV cache, the pool has {format_gib(usable)}; the estimated maximum length is {longest_tokens}"
         )
+
+
+def is_too_long(s: Scenario, part: "StageMemory", pool_bytes: Any) -> Any:
+    """Whether a pool known to the byte does not hold one request; numbers or arrays."""
+    page = part.layout
+    if s.kv_pool_bytes is None or not page.kinds:
+        return False
+    return page.request_bytes(s.context_tokens) > pool_bytes - page.null_blocks * page.block_bytes
 
 
 def _too_full(s: Scenario, node: MemoryNode) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
@@ -123,9 +123,9 @@ def plan_built(built: Built, hardware: HardwareChoice, request: Request, explain
         bandwidth=bandwidth,
         compute=compute,
         estimate=expected,
-        bound=_bound(bandwidth, compute),
-        cost=_cost(s, hardware, bandwidth, expected),
-        energy=_energy(s, request, expected),
+        bound=floor_bound(bandwidth, compute),
+        cost=cost_of(s, hardware, bandwidth, expected),
+        energy=energy_of(s, request, expected),
         remedies=remedies,
         assumptions=(*built.assumptions, *told),
         resolved_as=hardware.resolved_as,
@@ -149,13 +149,14 @@ def own_constants(s: Scenario, request: Request) -> StepConstants | None:
     return calibrated_constants(s, request.points)
 
 
-def _bound(bandwidth: BandwidthLedger, compute: ComputeLedger) -> Bound:
+def floor_bound(bandwidth: BandwidthLedger, compute: ComputeLedger) -> Bound:
+    """What sets the floor of a decode step."""
     if compute.decode_compute_s is not None and compute.decode_compute_s > bandwidth.step_floor_s:
         return "compute"
     return "kv" if bandwidth.kv_share_of_step > 0.5 else "weights"
 
 
-def _cost(
+def cost_of(
     s: Scenario, hardware: HardwareChoice, bandwidth: BandwidthLedger, expected: Estimate | NoEstimate
 ) -> Cost | None:
     """Price of all devices; None where no dated price is known."""
@@ -176,13 +177,14 @@ def _cost(
     return Cost(usd, usd_per_million_tokens(usd, per_s), floor, source, inputs, outputs, share)
 
 
-def request_prefill_share(s: Scenario, e: Estimate) -> float:
+def request_prefill_share(s: Scenario, e: Estimate) -> Any:
     """Part of a request's machine time that its prompt takes; replicas that share nothing work side by side."""
     prompt_s = e.prompt_work_s * s.sharing_replicas / s.dp
     return prefill_share(prompt_s, s.output_tokens / e.output_tokens_per_s)
 
 
-def _energy(s: Scenario, request: Request, expected: Estimate | NoEstimate) -> Energy | None:
+def energy_of(s: Scenario, request: Request, expected: Estimate | NoEstimate) -> Energy | None:
+    """Power of all devices; None where none is known."""
     per_s = expected.output_tokens_per_s if isinstance(expected, Estimate) else None
     return energy(request.power, s.accelerator.tdp_watts, s.gpus, per_s)
 

@@ -1,0 +1,287 @@
+"""One placement of a plan with its load left open: the ledgers run once on traced numbers, a program comes of it.
+
+The results have the names of `plan --json`, section and key; NaN stands for null. Beside them, for pictures and texts:
+    possible          the lengths do not contradict each other
+    memory.term.NAME  lines of the memory ledger in its order
+    estimate.reason   place in `texts` of why there is no estimate; bounds likewise
+    outside.N         the load lies outside what was measured, by the N-th of `outside`
+Not followed: remedies, caveats, assumptions, and what a calibration's own steps make of the intervals.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from infopt.frozen import dataclass
+from infopt.hardware.accelerator import HardwareChoice
+from infopt.ledgers import estimate as estimates
+from infopt.ledgers.arrays import larger, smaller
+from infopt.ledgers.bandwidth import BandwidthLedger, bandwidth_ledger
+from infopt.ledgers.compute import all_weights_read_bytes, compute_ledger
+from infopt.ledgers.estimate import Clock, Estimate, NoEstimate, Times
+from infopt.ledgers.memory import stage_figures, unknown_terms
+from infopt.ledgers.pool import Room, StageMemory, room, stage_memory
+from infopt.ledgers.scenario import Scenario, stages
+from infopt.ledgers.start_checks import is_too_long, standing_refusals
+from infopt.ledgers.step_time import first_token_of
+from infopt.ledgers.traced import Program, Tape, every_branch, program
+from infopt.profiles.step_constants import StepConstants
+from infopt.studies.planning import Bound, Cost, cost_of, energy_of, floor_bound
+from infopt.studies.scenarios import Built, Request, filled_lengths
+
+LENGTHS = ("context_tokens", "input_tokens", "output_tokens")
+# `fits` as a number.
+YES, NO, UNDETERMINED = 1, 0, -1
+# Longer than any sequence: what a cache without a limit holds.
+ENDLESS_TOKENS = 2**40
+BOUNDS: tuple[str, ...] = (*get_args(Bound), *(one for one in get_args(estimates.Bound) if one not in get_args(Bound)))
+ENERGY = ("watts", "joules_per_output_token", "output_tokens_per_joule")
+Results = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A placement's program, with the texts that some of its results number, and what each `outside` is of."""
+
+    program: Program
+    texts: tuple[str, ...]
+    outside: tuple[str, ...]
+
+
+def given_lengths(request: Request) -> tuple[str, ...]:
+    """The lengths of a request that were given: what a reader may change. The context, where none was."""
+    return tuple(name for name in LENGTHS if getattr(request, name) is not None) or LENGTHS[:1]
+
+
+def traced_plan(
+    built: Built, hardware: HardwareChoice, request: Request, calibrated: StepConstants | None = None
+) -> Traced:
+    """The program of a placement that an engine can run; `built` is it at any load.
+
+    Raises InfoptError for one that none runs.
+    """
+    built.scenario.check()
+    tape, names = Tape(), given_lengths(request)
+    lengths = [tape.input(name) if name in names else None for name in LENGTHS]
+    context, prompt, answer, decode = filled_lengths(*lengths)
+    batch: Any = tape.input("batch")
+    s = replace(
+        built.scenario,
+        context_tokens=context,
+        input_tokens=prompt,
+        output_tokens=answer,
+        decode_context_tokens=decode,
+        batch=batch,
+    )
+    clock = estimates.clock(built.scenario, calibrated)
+    reasons = _reasons(s, clock)
+    bandwidth = bandwidth_ledger(s)
+    results = {"possible": _is_possible(s, names), **_workload(s), **_memory(s), **_bandwidth(bandwidth)}
+    results |= _compute(tape, s, bandwidth)
+    results |= _expected(tape, s, hardware, request, clock, results, bandwidth)
+    outside = {} if isinstance(clock, NoEstimate) else _outside(s, built.scenario, clock.constants)
+    results |= {f"outside.{i}": holds for i, holds in enumerate(outside.values())}
+    return Traced(program(tape, (*names, "batch"), results), (*BOUNDS, *reasons), tuple(outside))
+
+
+def _outside(s: Scenario, placed: Scenario, c: StepConstants) -> Results:
+    """What may lie outside the measurements, by what was measured."""
+    found: Results = dict.fromkeys(estimates.standing_extrapolations(placed, c), True)
+    for name, asked, span in estimates.measured_sides(s, c.measured):
+        found[f"{name}, measured {estimates.span_words(span)}"] = (asked < span[0] / 2) | (asked > span[1])
+    return found
+
+
+def _is_possible(s: Scenario, names: Sequence[str]) -> Any:
+    if names == LENGTHS[:1]:
+        return True
+    return (s.input_tokens >= 1) & (s.output_tokens >= 1) & (s.input_tokens + s.output_tokens <= s.context_tokens)
+
+
+def _workload(s: Scenario) -> Results:
+    fields = (*LENGTHS, "decode_context_tokens", "batch")
+    degrees = {f"hardware.{name}": getattr(s, name) for name in ("gpus", "tp", "pp", "dp", "ep")}
+    return {**{f"workload.{name}": getattr(s, name) for name in fields}, **degrees}
+
+
+def _memory(s: Scenario) -> Results:
+    """Figures of the rank that decides: the fewest sequences, then the smallest pool, then the first."""
+    parts: list[StageMemory] = []
+    for index, stage in enumerate(stages(s.model, s.pp)):
+        part = stage_memory(s, stage, index)
+        if part not in parts:
+            parts.append(part)
+    chosen, *others = (_rank(s, part) for part in parts)
+    for other in others:
+        (tokens, sequences), (own_tokens, own) = (
+            (one["memory.kv_pool_tokens"], one["memory.max_sequences"]) for one in (other, chosen)
+        )
+        fewer = (sequences < own) | ((sequences == own) & (tokens < own_tokens))
+        chosen = {name: _chosen(fewer, other[name], value) for name, value in chosen.items()}
+    if unknown_terms(s):
+        chosen["memory.fits"] = _chosen(chosen["memory.fits"] == YES, UNDETERMINED, chosen["memory.fits"])
+    return chosen
+
+
+def _rank(s: Scenario, part: StageMemory) -> Results:
+    held = room(s, part)
+    figures = stage_figures(s, part, held)
+    terms = {f"memory.term.{term.name}": term.value for term in figures.pop("terms")}
+    found = {f"memory.{name}": value for name, value in figures.items()}
+    refused = any(standing_refusals(s)) | is_too_long(s, part, held.pool_bytes)
+    found["memory.max_context_tokens"] = _longest_tokens(s, part, figures["kv_pool_bytes_per_gpu"])
+    found["memory.refused"] = refused
+    found["memory.fits"] = _fits(held, refused)
+    return {name: math.nan if value is None else value for name, value in {**found, **terms}.items()}
+
+
+def _fits(held: Room, refused: Any) -> Any:
+    return _chosen(refused, NO, _chosen(held.unsure, UNDETERMINED, _chosen(held.holds, YES, NO)))
+
+
+def _longest_tokens(s: Scenario, part: StageMemory, pool_bytes: Any) -> Any:
+    """The longest single sequence; not known where the pool depends on the context itself."""
+    limit = s.model.max_position_tokens
+    if not part.layout.kinds:
+        return limit or s.context_tokens
+    if not isinstance(pool_bytes, int | float):
+        return math.nan
+    longest = part.layout.longest_context_tokens(pool_bytes, ENDLESS_TOKENS)
+    return smaller(longest, larger(limit or s.context_tokens, s.context_tokens))
+
+
+def _bandwidth(bandwidth: BandwidthLedger) -> Results:
+    return {f"bandwidth.{name}": getattr(bandwidth, name) for name in BandwidthLedger.__slots__}
+
+
+def _compute(tape: Tape, s: Scenario, bandwidth: BandwidthLedger) -> Results:
+    """The compute ledger, what sets the floor, and the scenario's work on the roofline."""
+
+    def figures() -> Results:
+        c = compute_ledger(s, bandwidth)
+        work = s.batch_per_replica * c.decode_flop_per_token
+        return {
+            "compute.prefill_flop": c.prefill_flop,
+            "compute.decode_flop_per_token": c.decode_flop_per_token,
+            "compute.ttft_floor_s": c.ttft_floor_s,
+            "compute.ridge_batch": c.ridge_batch,
+            "compute.decode_step_flop": work,
+            "compute.decode_flop_per_byte": work / (bandwidth.weight_bytes_per_step + bandwidth.kv_bytes_per_step),
+            "compute.prefill_flop_per_byte": c.prefill_flop / all_weights_read_bytes(s, bandwidth),
+            "floor.bound": BOUNDS.index(floor_bound(bandwidth, c)),
+        }
+
+    return every_branch(tape, figures)
+
+
+def _reasons(s: Scenario, clock: Clock | NoEstimate) -> tuple[str, ...]:
+    """Why there may be no estimate, in the order in which `plan` asks."""
+    if isinstance(clock, NoEstimate):
+        return estimates.DOES_NOT_FIT, estimates.MUST_QUEUE, clock.reason
+    most = clock.constants.most_sequences
+    return estimates.DOES_NOT_FIT, estimates.MUST_QUEUE, *([] if most is None else [estimates.too_many_words(s, most)])
+
+
+def _reason(s: Scenario, clock: Clock | NoEstimate, memory: Mapping[str, Any]) -> Any:
+    """The place of the reason among the texts, NaN where there is an estimate."""
+    first, sequences = len(BOUNDS), memory["memory.max_sequences"]
+    if isinstance(clock, NoEstimate):
+        last: Any = first + 2
+    else:
+        most = clock.constants.most_sequences
+        last = math.nan if most is None else _chosen(s.batch_per_replica > most, first + 2, math.nan)
+    queues = _chosen(sequences < s.batch_per_replica, first + 1, last)
+    return _chosen((sequences == 0) | memory["memory.refused"], first, queues)
+
+
+def _expected(
+    tape: Tape,
+    s: Scenario,
+    hardware: HardwareChoice,
+    request: Request,
+    clock: Clock | NoEstimate,
+    so_far: Mapping[str, Any],
+    bandwidth: BandwidthLedger,
+) -> Results:
+    """Expected times, price and energy; NaN where there is no estimate, which has a reason then."""
+    floor = {"estimate.bound": so_far["floor.bound"]}
+    reason = _reason(s, clock, so_far)
+    if isinstance(clock, NoEstimate):
+        return {"estimate.reason": reason, **floor, **_paid(s, hardware, request, bandwidth, clock)}
+    times = estimates.expected_times(s, clock, bandwidth.step_floor_s)
+    found = {
+        "estimate.tpot_s": times.tpot_s,
+        "estimate.ttft_s": times.ttft_s,
+        "estimate.output_tokens_per_s": times.output_tokens_per_s,
+        "estimate.output_tokens_per_s_per_gpu": times.output_tokens_per_s / s.gpus,
+        "estimate.bound": _largest(estimates.bounds_s(times.terms_s)),
+        **{f"estimate.{name}": value for name, value in _interval(tape, s, clock, times, bandwidth).items()},
+        **{f"estimate.terms_s.{name}": value for name, value in times.terms_s.items()},
+    }
+    paid = _paid(s, hardware, request, bandwidth, _estimate(s, clock, times))
+    without = {**dict.fromkeys((*found, *paid), math.nan), **floor, **_paid(s, hardware, request, bandwidth, None)}
+    is_none = reason >= 0
+    joined = {name: _chosen(is_none, without[name], value) for name, value in {**found, **paid}.items()}
+    return {"estimate.reason": reason, **joined}
+
+
+def _interval(tape: Tape, s: Scenario, clock: Clock, times: Times, bandwidth: BandwidthLedger) -> Results:
+    """Low and high; not followed where they rest on steps of the device itself, whose interval goes by the load."""
+    c, first = clock.constants, first_token_of(clock.constants)
+    if c.of_device:
+        return dict.fromkeys(("tpot_low_s", "tpot_high_s", "ttft_low_s", "ttft_high_s"), math.nan)
+
+    def band() -> Results:
+        found = estimates.band_of(c, s.sharing_batch)
+        return {"low": found.low, "high": found.high}
+
+    step = every_branch(tape, band)
+    return estimates.interval_s(times, bandwidth.step_floor_s, (step["low"], step["high"]), (first.low, first.high))
+
+
+def _estimate(s: Scenario, clock: Clock, times: Times) -> Estimate:
+    """What prices and energy read of an estimate."""
+    unread: Results = dict.fromkeys(("tpot_low_s", "tpot_high_s", "ttft_low_s", "ttft_high_s"), math.nan)
+    return Estimate(
+        terms=(),
+        tpot_s=times.tpot_s,
+        ttft_s=times.ttft_s,
+        **unread,
+        output_tokens_per_s=times.output_tokens_per_s,
+        prompt_work_s=estimates.prompt_time_s(s, clock),
+        bound="weights",
+        source="",
+        extrapolated=(),
+    )
+
+
+def _paid(
+    s: Scenario, hardware: HardwareChoice, request: Request, bandwidth: BandwidthLedger, e: Estimate | NoEstimate | None
+) -> Results:
+    """Price and energy at an estimate, or without one."""
+    expected = e if isinstance(e, Estimate) else NoEstimate("")
+    cost, energy = cost_of(s, hardware, bandwidth, expected), energy_of(s, request, expected)
+    found = {f"cost.{name}": getattr(cost, name, None) for name in Cost.__slots__ if name != "source"}
+    found |= {f"energy.{name}": getattr(energy, name, None) for name in ENERGY}
+    return {name: math.nan if value is None else value for name, value in found.items()}
+
+
+def _largest(values: Mapping[Any, Any]) -> Any:
+    """The bound of the largest value, the first of equal ones."""
+    names = iter(values)
+    first = next(names)
+    place: Any = BOUNDS.index(first)
+    most = values[first]
+    for name in names:
+        more = most < values[name]
+        place, most = _chosen(more, BOUNDS.index(name), place), larger(most, values[name])
+    return place
+
+
+def _chosen(condition: Any, yes: Any, no: Any) -> Any:
+    if isinstance(condition, bool | np.bool_):
+        return yes if condition else no
+    return np.where(condition, yes, no)
