@@ -9,6 +9,7 @@ import typer
 
 from infopt.cli import FAILS, GOOD, NOTHING, UNDETERMINED, WRONG_USAGE, app, emit, tell
 from infopt.cli_options import CalibrationOption, takes
+from infopt.cli_page import PageOptions
 
 if TYPE_CHECKING:
     from infopt.gate.check import Gate
@@ -54,9 +55,10 @@ class GateOptions:
 
 
 @app.command(epilog=GATE_STATUSES)
-@takes(GateOptions)
+@takes(GateOptions, PageOptions)
 def gate(
     options: GateOptions,
+    page: PageOptions,
     files: Annotated[list[str], typer.Argument(metavar="FILES", help="Files and folders; - is standard input.")],
 ) -> None:
     """Check deployment files: do they start, hold one request, and use what they are given?
@@ -72,6 +74,10 @@ def gate(
     strictness = Strictness(options.fail_on, options.allow_undetermined)
     found = gated(options, files, _standard_input() if "-" in files else None)
     tell(found.errors)
+    if page.html is not None:
+        from infopt.reports.pages.gate_page import gate_page
+
+        page.write(lambda command: gate_page(found, command))
     emit(render_gate(found, options.form, strictness))
     raise typer.Exit(gate_status(found, strictness, options.allow_empty))
 
