@@ -20,6 +20,11 @@ def code(text: str) -> Html:
     return Html(f"<code>{escape(text)}</code>")
 
 
+def code_block(text: str, label: str) -> Html:
+    """Text to copy, its lines as they are; `label` says what it is."""
+    return Html(f'<pre tabindex="0" role="region" aria-label="{escape(label)}"><code>{escape(text)}</code></pre>')
+
+
 def datum(key: str, value: float | None, text: str) -> Html:
     """A figure of the result: `key` its path in `--json` (memory.kv_share), `value` in base units, `text` as read."""
     number = "" if value is None else repr(value)
