@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,11 +13,11 @@ from typer.exceptions import TyperException
 from infopt import __version__
 from infopt.cli_observed import ObservedOptions
 from infopt.cli_options import (
-    Context,
+    Curves,
     LadderOptions,
     MonthOptions,
-    Online,
     OutputOptions,
+    PlotFile,
     ScenarioOptions,
     calibration_notes,
     takes,
@@ -42,7 +41,10 @@ MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
     "experiment": "infopt.cli_experiment",
+    "export": "infopt.cli_export",
     "gate": "infopt.cli_gate",
+    "hardware": "infopt.cli_catalogue",
+    "models": "infopt.cli_catalogue",
     "observe": "infopt.cli_observe",
     "probe": "infopt.cli_probe",
     "reproduce": "infopt.cli_evidence",
@@ -88,6 +90,8 @@ def plan(
         tuple[str, str] | None,
         typer.Option("--compare", metavar="A B", show_default=False, help="Two sets of options, term by term."),
     ] = None,
+    curves: Curves = False,
+    plot: PlotFile = None,
     allow_undetermined: Annotated[
         bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")
     ] = False,
@@ -102,6 +106,7 @@ def plan(
     infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --batch 32 --monthly 5/s --baseline-usd 30000
     infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --ladder
     infopt plan --model 8b --hw l40s --observed observed.json
+    infopt plan --model 8b --hw h100 --ctx 8k --batch 64 --tpot 20ms --curves --plot plan.svg
 
     32k means 32768 tokens. Times are floors (at least this long) but for those of the estimate.
     """
@@ -110,6 +115,15 @@ def plan(
     if ladder.asked and (compare is not None or explain or monthly.load() is not None):
         raise InfoptError("--ladder is a page of its own: leave --compare, --explain and --monthly out")
     check_plan(scenario, observed, monthly, is_one=compare is None and not ladder.asked)
+    draws = curves or plot is not None
+    if draws:
+        from infopt.cli_pictures import check_plan_pictures, pictures_of_plan
+
+        check_plan_pictures(
+            curves, plot, output, is_one=scenario.hw is not None and compare is None and not ladder.asked
+        )
+    if ladder.tpot is not None and not (ladder.asked or draws):
+        raise InfoptError("--tpot is a target of --ladder, --curves and --plot: add one of them")
     if ladder.asked or compare is not None:
         text, fits = other_page(scenario, ladder, compare, output)
         emit(text)
@@ -127,7 +141,8 @@ def plan(
         from infopt.reports.render import render_plan
 
         result = planned(model, scenario, observed)
-        text, fits = render_plan(result, output.form, explain, monthly.month(result)), result.fits
+        drawn = pictures_of_plan(result, curves, plot, ladder.target_s()) if draws else None
+        text, fits = render_plan(result, output.form, explain, monthly.month(result), drawn), result.fits
     emit(text)
     raise typer.Exit(verdict_status(fits, allow_undetermined))
 
@@ -165,107 +180,6 @@ def other_page(
     from infopt.cli_compare import compared
 
     return compared(scenario, *compare, output.form)
-
-
-models = typer.Typer(help="List, show and import models.", rich_markup_mode=None)
-hardware = typer.Typer(help="List and show accelerators.", rich_markup_mode=None)
-app.add_typer(models, name="models")
-app.add_typer(hardware, name="hardware")
-
-Pattern = Annotated[str | None, typer.Argument(metavar="PATTERN", show_default=False, help="Words a name must hold.")]
-
-
-@models.command("list", epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
-def models_list(
-    output: OutputOptions,
-    pattern: Pattern = None,
-    long: Annotated[bool, typer.Option("--long", "-l", help="With sizes; reads every record.")] = False,
-) -> None:
-    """The models of the catalogue.
-
-    \b
-    infopt models list qwen3 --long
-    """
-    from infopt.reports.render import render_models
-    from infopt.studies.model_view import find_models, views_of
-
-    ids = find_models(pattern)
-    emit(render_models(ids, views_of(ids) if long else None, output.form))
-
-
-@models.command("show", epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
-def models_show(
-    output: OutputOptions,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="As --model of plan takes it.")],
-    ctx: Context = None,
-    online: Online = False,
-) -> None:
-    """Geometry, parameters, active parameters and cache of one model, written out.
-
-    \b
-    infopt models show gpt-oss-120b --ctx 128k
-    """
-    from infopt.profiles.resolve import resolve_model
-    from infopt.reports.render import render_model
-    from infopt.studies.model_view import model_view
-
-    emit(render_model(model_view(resolve_model(model, online=online), ctx), output.form))
-
-
-@models.command("import", epilog=ALWAYS_GOOD)
-def models_import(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="config.json or its folder, .safetensors, GGUF.")],
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of printing.")] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ORG/NAME", help="Default: the folder's name.")] = None,
-) -> None:
-    """A catalogue record (YAML) of a model's own files: the fields of its config that decide.
-
-    \b
-    infopt models import ./my-model/config.json --id me/my-model --out me__my-model.yaml
-    """
-    from infopt.files import write_text
-    from infopt.reports.files import yaml_text
-    from infopt.studies.model_import import import_model
-
-    text = yaml_text(import_model(path, id))
-    if out is None:
-        emit(text.removesuffix("\n"))
-    else:
-        write_text(out, text)
-
-
-@hardware.command("list", epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
-def hardware_list(output: OutputOptions, pattern: Pattern = None) -> None:
-    """The accelerators infopt knows.
-
-    \b
-    infopt hardware list h100
-    """
-    from infopt.reports.render import render_hardware_list
-    from infopt.studies.hardware_view import find_hardware
-
-    emit(render_hardware_list(find_hardware(pattern), output.form))
-
-
-@hardware.command("show", epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
-def hardware_show(
-    output: OutputOptions,
-    name: Annotated[str, typer.Argument(metavar="HARDWARE", help="As --hw of plan takes it.")],
-) -> None:
-    """One accelerator: each figure with its kind and source, and the calibrations stored of it.
-
-    \b
-    infopt hardware show h100
-    """
-    from infopt.reports.render import render_hardware
-    from infopt.studies.hardware_view import shown_hardware, stored
-
-    choice = shown_hardware(name)
-    emit(render_hardware(choice, tuple(stored(choice.accelerator)), output.form))
 
 
 @app.command(epilog=ALWAYS_GOOD)

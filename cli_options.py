@@ -7,6 +7,7 @@ the parameters of a command, which then receives one record of each instead of t
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -58,6 +59,10 @@ def length(*names: str, help: str) -> Any:
 Context = Annotated[
     int | None,
     length("--ctx", "--context", "--max-model-len", help="Context that memory is sized for; 32k = 32768."),
+]
+Curves = Annotated[bool, typer.Option("--curves", help="Curves in the terminal, under the page.")]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.svg|png|pdf", help="Draw a picture here (extra `report`).")
 ]
 Online = Annotated[bool, typer.Option("--online", help="Allow looking the model up on the hub.")]
 CalibrationOption = Annotated[
@@ -309,7 +314,7 @@ class LadderOptions:
         False
     )
     tpot: Annotated[
-        str | None, typer.Option("--tpot", metavar="TIME", help="Most time per output token on the ladder, 40ms.")
+        str | None, typer.Option("--tpot", metavar="TIME", help="Most time per output token: of --ladder, in curves.")
     ] = None
     drafted: Annotated[int | None, number("--drafted", "Tokens drafted on the ladder; the document has 5.")] = None
     acceptance: Annotated[
@@ -329,7 +334,6 @@ class LadderOptions:
     def asked(self) -> bool:
         """Whether the ladder is asked for; its options alone are refused."""
         given = (
-            ("--tpot", self.tpot),
             ("--drafted", self.drafted),
             ("--acceptance", self.acceptance),
             ("--cache-hits", self.cache_hits),
@@ -339,14 +343,18 @@ class LadderOptions:
                 raise InfoptError(f"{option} without --ladder: it belongs to the ladder's steps")
         return self.ladder
 
+    def target_s(self) -> float | None:
+        """The most time per output token, None where none is given."""
+        target = None if self.tpot is None else parse_seconds(self.tpot, "--tpot")
+        if target == 0:
+            raise InfoptError("--tpot 0: a target must be more than 0; without --tpot there is none")
+        return target
+
     def knobs(self) -> "Knobs":
         """The options as the study takes them."""
         from infopt.studies.ladder import Knobs
 
-        target = None if self.tpot is None else parse_seconds(self.tpot, "--tpot")
-        if target == 0:
-            raise InfoptError("--tpot 0: a target must be more than 0; without --tpot there is none")
-        return Knobs(target, self.acceptance, self.drafted, self.cache_hits)
+        return Knobs(self.target_s(), self.acceptance, self.drafted, self.cache_hits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from infopt.studies.hardware_view import Stored
     from infopt.studies.ladder import Ladder
     from infopt.studies.model_view import ModelView
+    from infopt.studies.plan_curves import PlanCurves
     from infopt.studies.planning import Plan
     from infopt.studies.reproduce import Item
     from infopt.studies.search import Search
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 Form = Literal["table", "json", "csv", "md"]
 
 
-def render_plan(plan: "Plan", form: Form, explain: bool, month: "Month | NoMonth | None" = None) -> str:
-    """One plan in one form, with the month of a load where one is asked for."""
+def render_plan(
+    plan: "Plan",
+    form: Form,
+    explain: bool,
+    month: "Month | NoMonth | None" = None,
+    curves: "PlanCurves | None" = None,
+) -> str:
+    """One plan in one form, with the month of a load and, on a page, the curves where they are asked for."""
     if form == "json":
         from infopt.reports.json_report import dumps, plan_dict
 
@@ -38,7 +45,7 @@ def render_plan(plan: "Plan", form: Form, explain: bool, month: "Month | NoMonth
         return plan_markdown(plan, explain, month)
     from infopt.reports.table_plan import plan_page
 
-    return plan_page(plan, explain, month)
+    return plan_page(plan, explain, month, curves)
 
 
 def render_choices(choices: "Choices", form: Form, command: str) -> str:

@@ -1,6 +1,7 @@
 """A plan as a page for the terminal."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -23,17 +24,27 @@ from infopt.units import (
     format_whole,
 )
 
+if TYPE_CHECKING:  # most pages have no curves
+    from infopt.studies.plan_curves import PlanCurves
+
 LABEL, NUMBER = 13, 8
 COLOURS = {"weights": "blue", "kv": "magenta", "margin": "bright_black", "free": "green", "missing": "red"}
 OTHER_COLOUR = "yellow"
 
 
-def plan_page(plan: Plan, explain: bool = False, month: Month | NoMonth | None = None) -> str:
+def plan_page(
+    plan: Plan,
+    explain: bool = False,
+    month: Month | NoMonth | None = None,
+    curves: "PlanCurves | None" = None,
+) -> str:
     """The page: what was asked, the verdict, three ledgers, and what the reader must know."""
-    return to_text(_parts(plan, explain, month))
+    return to_text(_parts(plan, explain, month, curves))
 
 
-def _parts(plan: Plan, explain: bool, month: Month | NoMonth | None) -> Iterator[RenderableType]:
+def _parts(
+    plan: Plan, explain: bool, month: Month | NoMonth | None, curves: "PlanCurves | None"
+) -> Iterator[RenderableType]:
     yield Text(words.title(plan), style="bold")
     yield facts(
         [
@@ -61,6 +72,11 @@ def _parts(plan: Plan, explain: bool, month: Month | NoMonth | None) -> Iterator
         yield facts(month_rows(plan, month))
         yield ""
     yield from _ending(plan)
+    if curves is not None:
+        from infopt.reports.plan_curves import drawn
+
+        yield ""
+        yield from drawn(curves)
     if explain:
         from infopt.reports.explain import explanation_parts
 

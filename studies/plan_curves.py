@@ -28,6 +28,7 @@ class TpotCurve:
     """TPOT against the sequences of the whole deployment; None where there is no estimate.
 
     now, most  the plan's batch; the most that fit at once, None where that is beyond the curve
+    target_s   a TPOT to stay below, where one is given
     """
 
     batch: tuple[int, ...]
@@ -37,6 +38,7 @@ class TpotCurve:
     tpot_high_s: tuple[float | None, ...]
     now: int
     most: int | None
+    target_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ class PlanCurves:
     roofline: Roofline | None
 
 
-def plan_curves(plan: Plan) -> PlanCurves:
-    """The curves of a plan."""
-    tpot = _tpot_curve(plan)
+def plan_curves(plan: Plan, target_s: float | None = None) -> PlanCurves:
+    """The curves of a plan; `target_s` is a TPOT to stay below."""
+    tpot = _tpot_curve(plan, target_s)
     return PlanCurves(tpot, _kv_curve(plan), _roofline(plan, tpot))
 
 
@@ -106,7 +108,7 @@ def between(low: int, high: int, points: int, also: Iterable[int] = ()) -> tuple
     return tuple(sorted(even | {low, high} | {one for one in also if low <= one <= high}))
 
 
-def _tpot_curve(plan: Plan) -> TpotCurve:
+def _tpot_curve(plan: Plan, target_s: float | None) -> TpotCurve:
     s, most = plan.scenario, plan.memory.max_sequences * plan.scenario.dp
     top = max(min(most, s.max_num_seqs * s.dp, MOST_BATCH), s.batch, LEAST_BATCH * s.dp)
     replicas = between(1, -(-top // s.dp), POINTS, (s.batch_per_replica, plan.memory.max_sequences))
@@ -125,6 +127,7 @@ def _tpot_curve(plan: Plan) -> TpotCurve:
         tpot_high_s=tuple(e.tpot_high_s if e else None for e in found),
         now=s.batch,
         most=most if most <= batches[-1] else None,
+        target_s=target_s,
     )
 
 

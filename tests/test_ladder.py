@@ -239,7 +239,7 @@ def test_without_a_price_there_is_throughput_and_a_way_to_add_the_money(capsys: 
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (("--tpot", "40ms"), 2, "--tpot without --ladder"),
+        (("--tpot", "40ms"), 2, "--tpot is a target of --ladder"),
         (("--ladder", "--explain"), 2, "a page of its own"),
         (("--ladder", "--monthly", "5/s"), 2, "a page of its own"),
         (("--ladder", "--tpot", "0ms"), 2, "more than 0"),
