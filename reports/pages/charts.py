@@ -97,6 +97,7 @@ def chart_dict(chart: Chart) -> dict[str, Any]:
         "id": chart.id,
         "kind": chart.kind,
         "title": chart.title,
+        "description": chart.description,
         "x": _axis(chart.x),
         "y": _axis(chart.y),
         "values": None if chart.values is None else _axis(chart.values),
@@ -152,8 +153,14 @@ def _order(x: Value) -> tuple[bool, float]:
 
 
 def _cell_rows(chart: Chart) -> tuple[list[str], list[list[str]]]:
+    """A row for each y, a column for each x; a point on a cell is named behind the cell's value."""
     values = chart.values or chart.y
-    found = {(point[0], point[1]): point[2] for series in chart.series for point in series.points}
+    found: dict[tuple[Value, Value], str] = {}
+    for series in chart.series:
+        for point in series.points:
+            at = (point[0], point[1])
+            named = f"{found.get(at, '-')} ({series.name})"
+            found[at] = named if series.mark == "points" else written(point[2], values)
     columns = [f"{chart.y.label} \\ {chart.x.label}", *chart.x.categories]
-    rows = [[y, *(written(found.get((x, y)), values) for x in chart.x.categories)] for y in chart.y.categories]
+    rows = [[y, *(found.get((x, y), "-") for x in chart.x.categories)] for y in chart.y.categories]
     return columns, rows

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from infopt.errors import InfoptError
-from infopt.reports.pages.charts import Axis, Chart, Line, Role, Scale, Series, Unit, Value
+from infopt.reports.pages.charts import Axis, Chart, Line, Scale, Series, Unit, Value
 from infopt.reports.simulate_curves import token_rates
 from infopt.simulation.outcome import Rows
 from infopt.simulation.over_time import SHARES, OverTime, distribution, over_time
@@ -17,10 +17,8 @@ from infopt.units import format_seconds
 
 Sides = Sequence[tuple[str, Simulation]]
 TIME = Axis("time since the start", "s")
-# Colours of one simulation's percentiles; of two that are compared.
-PERCENTILES: tuple[tuple[str, Role], ...] = (("p50", "estimate"), ("p90", "open"), ("p99", "bad"))
-COMPARED: tuple[str, ...] = ("p50", "p99")
-SIDES: tuple[Role, Role] = ("estimate", "measured")
+PERCENTILES = ("p50", "p90", "p99")
+COMPARED = ("p50", "p99")  # of two that stand in one chart
 # Values so far apart are read on a logarithmic axis.
 DECADE = 10.0
 
@@ -34,9 +32,9 @@ def _percentiles(sides: Sides) -> Iterator[Chart]:
     found = [(name, over_time(rows_of(s))) for name, s in sides]
     for label, pick in (("TTFT", "ttft_s"), ("TPOT", "tpot_s")):
         series = [
-            Series(f"{side} {part}".strip(), role, "line", _points(one.time_s, getattr(getattr(one, pick), part)))
-            for (side, one), chosen in zip(found, _chosen(sides), strict=True)
-            for part, role in chosen
+            Series(f"{side} {part}".strip(), "estimate", "line", _points(one.time_s, getattr(getattr(one, pick), part)))
+            for side, one in found
+            for part in (PERCENTILES if len(sides) == 1 else COMPARED)
         ]
         if all(y is None for one in series for _, y, *_ in one.points):
             continue
@@ -52,13 +50,6 @@ def _percentiles(sides: Sides) -> Iterator[Chart]:
         )
 
 
-def _chosen(sides: Sides) -> list[Sequence[tuple[str, Role]]]:
-    """Percentiles of each side with their colours."""
-    if len(sides) == 1:
-        return [PERCENTILES]
-    return [[(part, role) for part in COMPARED] for role in SIDES]
-
-
 def _windows(found: Sequence[tuple[str, OverTime]]) -> str:
     told = dict.fromkeys(f"{len(one.time_s)} windows of {format_seconds(one.every_s)}" for _, one in found)
     return " and ".join(told)
@@ -68,8 +59,8 @@ def _distributions(sides: Sides) -> Iterator[Chart]:
     found = [(name, distribution(rows_of(s), s.measured_from_s)) for name, s in sides]
     for label, pick in (("TTFT", "ttft_s"), ("TPOT", "tpot_s")):
         series = [
-            Series(side or "share of requests", role, "line", _points(getattr(one, pick), SHARES))
-            for (side, one), role in zip(found, SIDES, strict=False)
+            Series(side or "share of requests", "estimate", "line", _points(getattr(one, pick), SHARES))
+            for side, one in found
             if getattr(one, pick)
         ]
         if not series:
@@ -89,48 +80,30 @@ def _distributions(sides: Sides) -> Iterator[Chart]:
 
 def inside_charts(sides: Sides) -> tuple[Chart, ...]:
     """Requests that run and wait, the cache, and tokens, at the moments at which the deployment was looked at."""
-    told = f"{len(sides[0][1].samples.time_s)} looks, one every {format_seconds(sides[0][1].samples.every_s)}."
-    alone = len(sides) == 1
-    running = [_sampled(s, f"{side} running".strip(), s.samples.running, i) for i, (side, s) in enumerate(sides)]
-    waiting = [
-        _sampled(s, f"{side} waiting".strip(), s.samples.waiting, 1 if alone else i)
-        for i, (side, s) in enumerate(sides)
-    ]
-    kv = [_sampled(s, side or "KV cache in use", s.samples.used_share, i) for i, (side, s) in enumerate(sides)]
-    tokens = [_sampled(s, side or "output tokens/s", token_rates(s), i) for i, (side, s) in enumerate(sides)]
-    requests = Axis("requests", "count")
-    if alone:
-        batch = [
-            _inside("batch-over-time", "Running and waiting", f"Of all replicas; {told}", requests, running + waiting)
-        ]
+    running = [_sampled(s, f"{side} running", s.samples.running) for side, s in sides]
+    waiting = [_sampled(s, f"{side} waiting", s.samples.waiting) for side, s in sides]
+    kv = [_sampled(s, side or "in use", s.samples.used_share) for side, s in sides]
+    tokens = [_sampled(s, side or "output", token_rates(s)) for side, s in sides]
+    if len(sides) == 1:
+        batch = [("batch-over-time", "Running and waiting", [*running, *waiting])]
     else:
-        batch = [
-            _inside("running-over-time", "Running batch", f"Of all replicas; {told}", requests, running),
-            _inside("queue-over-time", "Waiting requests", f"Of all replicas; {told}", requests, waiting),
-        ]
+        batch = [("running-over-time", "Running batch", running), ("queue-over-time", "Waiting", waiting)]
     full = Line("y", 1.0, "all of it", "limit")
-    charts = (
-        *batch,
-        _inside("kv-over-time", "KV cache in use", f"Of all that the pools hold; {told}", _of("share"), kv, (full,)),
-        _inside("tokens-over-time", "Output tokens", f"Of all replicas; {told}", _of("tokens/s"), tokens),
-    )
-    return tuple(
-        Chart(c.id, c.kind, c.title, c.description, c.x, c.y, c.series, (*c.lines, *loss_lines(sides))) for c in charts
+    return (
+        *(_inside(id, title, "requests", "count", series, sides) for id, title, series in batch),
+        _inside("kv-over-time", "KV cache in use", "share of the pools", "share", kv, sides, full),
+        _inside("tokens-over-time", "Output tokens", "output", "tokens/s", tokens, sides),
     )
 
 
-def _of(unit: Unit) -> Axis:
-    return Axis("in use" if unit == "share" else "output", unit)
+def _sampled(s: Simulation, name: str, values: Sequence[float]) -> Series:
+    return Series(name.strip(), "estimate", "line", _points(s.samples.time_s, values))
 
 
-def _sampled(s: Simulation, name: str, values: Sequence[float], side: int) -> Series:
-    return Series(name, SIDES[side], "line", _points(s.samples.time_s, values))
-
-
-def _inside(
-    id: str, title: str, description: str, y: Axis, series: Sequence[Series], lines: tuple[Line, ...] = ()
-) -> Chart:
-    return Chart(id, "lines", title, description, TIME, y, tuple(series), lines)
+def _inside(id: str, title: str, label: str, unit: Unit, series: Sequence[Series], sides: Sides, *lines: Line) -> Chart:
+    looks = dict.fromkeys(f"every {format_seconds(s.samples.every_s)}" for _, s in sides)
+    told = f"Of all replicas, looked at {' and '.join(looks)}."
+    return Chart(id, "lines", title, told, TIME, Axis(label, unit), tuple(series), (*lines, *loss_lines(sides)))
 
 
 def interval_chart(s: Simulation) -> Chart:
