@@ -105,15 +105,21 @@
     };
   }
 
+  // Series of bars that share categories, each of which needs a lane of its own.
+  function lanesOf(chart) {
+    const marked = chart.series.filter((series) => ["bar", "range"].includes(series.mark)), seen = new Set();
+    return marked.some((series) => series.points.some(([name]) => seen.size === seen.add(name).size)) ? marked : [];
+  }
+
   function seriesOptions(chart, look, lines, axes) {
-    const labels = [], drawn = [], marked = chart.series.filter((series) => ["bar", "range"].includes(series.mark));
+    const labels = [], drawn = [], lanes = lanesOf(chart);
     const numbers = chart.kind === "heat" ? spanOf(chart) : null, fillOf = numbers && filling(chart, numbers, look);
     chart.series.forEach((series, i) => {
       const { colour, dash, symbol } = look[i];
       if (series.mark === "band") drawn.push(charts.band(series, chart, colour));
-      else if (series.mark === "bar") drawn.push(charts.bars(series, chart, colour, marked.indexOf(series), marked.length));
+      else if (series.mark === "bar") drawn.push(charts.bars(series, chart, colour, Math.max(0, lanes.indexOf(series)), lanes.length || 1));
       else if (series.mark === "part") drawn.push(charts.bars(series, chart, colour, 0, 1));
-      else if (series.mark === "range") drawn.push(charts.ranges(series, chart, colour, marked.indexOf(series), marked.length));
+      else if (series.mark === "range") drawn.push(charts.ranges(series, chart, colour, Math.max(0, lanes.indexOf(series)), lanes.length || 1));
       else if (series.mark === "cell") drawn.push(charts.cells(series, chart, fillOf));
       else {
         const data = series.points.map(([x, y]) => [place(x, chart.x), place(y, chart.y)]);
@@ -271,8 +277,7 @@
     const names = (axis, values) => (axis.categories.length || new Set(values).size);
     if (chart.kind === "lines") return Math.max(240, Math.min(360, width * 0.62));
     const count = names(chart.kind === "heat" ? chart.y : chart.x, chart.series.flatMap((s) => s.points.map((p) => p[chart.kind === "heat" ? 1 : 0])));
-    const lanes = Math.max(1, chart.series.filter((series) => ["bar", "range"].includes(series.mark)).length);
-    return count * Math.max(30, lanes * 24) + (chart.kind === "heat" ? 90 : 60);
+    return count * Math.max(30, lanesOf(chart).length * 24) + (chart.kind === "heat" ? 90 : 60);
   }
 
   // ---- the page
