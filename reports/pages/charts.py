@@ -19,7 +19,8 @@ Scale = Literal["linear", "log", "category"]
 # What a series is, which decides its colour and dash everywhere.
 Role = Literal["estimate", "floor", "interval", "target", "measured", "limit", "chosen", "other", "good", "bad", "open"]
 Unit = Literal[
-    "s", "bytes", "tokens", "share", "count", "usd", "bytes/s", "flop/s", "tokens/s", "1/s", "ratio", "flop/byte"
+    "s", "bytes", "decimal bytes", "tokens", "share", "count", "usd", "bytes/s", "flop", "flop/s", "tokens/s", "1/s",
+    "ratio", "flop/byte",
 ]
 Value = float | int | str | None
 
@@ -27,11 +28,13 @@ Value = float | int | str | None
 WRITTEN: Mapping[str, Callable[[Any], str]] = {
     "s": units.format_seconds,
     "bytes": units.format_gib,
+    "decimal bytes": units.format_bytes,
     "tokens": lambda value: units.format_whole(round(value)),
     "share": units.format_share,
     "count": units.format_count,
     "usd": units.format_usd,
     "bytes/s": units.format_bytes_per_s,
+    "flop": units.format_flop,
     "flop/s": units.format_flop_per_s,
     "tokens/s": lambda value: f"{units.format_count(value)} tokens/s",
     "1/s": lambda value: f"{value:.3g}/s",

@@ -70,6 +70,17 @@
     return `${digits(scaled)} ${prefix}${unit}/s`;
   }
 
+  function decimalBytes(value) {
+    const [scaled, prefix] = prefixed(value, DECIMAL);
+    if (!prefix) return `${fixed(scaled, 0)} B`;
+    return `${fixed(scaled, Math.abs(Number(fixed(scaled, 2))) < 100 ? 2 : 1)} ${prefix}B`;
+  }
+
+  function flop(value) {
+    const [scaled, prefix] = prefixed(value, DECIMAL);
+    return `${digits(scaled)} ${prefix}FLOP`;
+  }
+
   function usd(value) {
     const price = Math.abs(value);
     const decimals = price === 0 || price >= 0.1 ? 2 : 2 - exponentOf(price);
@@ -85,11 +96,13 @@
   const WRITTEN = {
     "s": seconds,
     "bytes": (value) => `${fixed(value / 2 ** 30, 2)} GiB`,
+    "decimal bytes": decimalBytes,
     "tokens": (value) => grouped(fixed(value, 0)),
     "share": share,
     "count": count,
     "usd": usd,
     "bytes/s": (value) => rate(value, "B"),
+    "flop": flop,
     "flop/s": (value) => rate(value, "FLOP"),
     "tokens/s": (value) => `${count(value)} tokens/s`,
     "1/s": (value) => `${general(value)}/s`,
