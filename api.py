@@ -80,7 +80,7 @@ def boundary(technique: str | None = None, **options: Any) -> Answer:
 
     scenario, load, depth, trace, observed = called("boundary", BOUNDARY, options).records
     found = answered(scenario, load, depth, trace, observed, technique)
-    page = partial(render_boundaries, found) if technique is None else partial(render_boundary, found, plot=False)
+    page = partial(render_boundaries, found) if technique is None else partial(render_boundary, found)
     return Answer(page, boundary_status(found, technique, False))
 
 

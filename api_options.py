@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from typer.exceptions import TyperException
@@ -21,6 +21,7 @@ NOT_HERE = {
     *("json", "format", "plot", "curves", "picture", "html", "vary", "compare", "rows", "save", "write_baseline"),
     *("allow_undetermined", "allow_empty"),
 }
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,10 @@ def called(name: str, families: tuple[type[Any], ...], given: Mapping[str, Any])
     return Call(tuple(records), tuple(words))
 
 
-def documented(*families: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def documented(*families: type[Any]) -> Callable[[Function], Function]:
     """Tell the keyword arguments of a function to `help` and to notebooks."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Function) -> Function:
         first = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
         known = keywords(*families).values()
         named = [

@@ -43,6 +43,7 @@ MODULES = {
     "experiment": "infopt.cli_experiment",
     "export": "infopt.cli_export",
     "gate": "infopt.cli_gate",
+    "mcp": "infopt.cli_mcp",
     "hardware": "infopt.cli_catalogue",
     "models": "infopt.cli_catalogue",
     "observe": "infopt.cli_observe",
