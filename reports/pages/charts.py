@@ -19,8 +19,20 @@ Scale = Literal["linear", "log", "category"]
 # What a series is, which decides its colour and dash everywhere.
 Role = Literal["estimate", "floor", "interval", "target", "measured", "limit", "chosen", "other", "good", "bad", "open"]
 Unit = Literal[
-    "s", "bytes", "decimal bytes", "tokens", "share", "count", "usd", "bytes/s", "flop", "flop/s", "tokens/s", "1/s",
-    "ratio", "flop/byte",
+    "s",
+    "bytes",
+    "decimal bytes",
+    "tokens",
+    "share",
+    "count",
+    "usd",
+    "bytes/s",
+    "flop",
+    "flop/s",
+    "tokens/s",
+    "1/s",
+    "ratio",
+    "flop/byte",
 ]
 Value = float | int | str | None
 
