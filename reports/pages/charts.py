@@ -147,20 +147,26 @@ COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def chart_rows(chart: Chart) -> tuple[list[str], list[list[str]]]:
-    """Column names and rows of the data: one row for each x, one column (or more) for each series."""
+    """Column names and rows of the data: one row for each x, one column (or more) for each series.
+
+    Points of one series at the same x have a row each.
+    """
     if chart.kind == "heat":
         return _cell_rows(chart)
-    columns, rows = [chart.x.label], dict[Value, dict[str, str]]()
+    columns, rows = [chart.x.label], dict[Value, list[dict[str, str]]]()
     for series in chart.series:
         names = [f"{series.name}{ending}" for _, ending in COLUMNS[series.mark]]
         columns += names
         for point in series.points:
             label = point[2] if series.mark == "points" and len(point) > 2 else None
-            at = rows.setdefault(label if isinstance(label, str) else point[0], {})
-            for name, value in zip(names, point[1:], strict=False):
-                at[name] = written(value, chart.y)
+            here = rows.setdefault(label if isinstance(label, str) else point[0], [])
+            at = next((row for row in here if names[0] not in row), None)
+            if at is None:
+                here.append(at := {})
+            at.update((name, written(value, chart.y)) for name, value in zip(names, point[1:], strict=False))
     ordered = sorted(rows, key=_order) if chart.x.scale != "category" else list(rows)
-    return columns, [[written(x, chart.x), *(rows[x].get(name, "") for name in columns[1:])] for x in ordered]
+    found = ((x, row) for x in ordered for row in rows[x])
+    return columns, [[written(x, chart.x), *(row.get(name, "") for name in columns[1:])] for x, row in found]
 
 
 def _order(x: Value) -> tuple[bool, float]:

@@ -56,12 +56,13 @@ def _windows(found: Sequence[tuple[str, OverTime]]) -> str:
 
 
 def _distributions(sides: Sides) -> Iterator[Chart]:
-    found = [(name, distribution(rows_of(s), s.measured_from_s)) for name, s in sides]
+    found = [(name, distribution(rows_of(s), s.measured_from_s), s.summary) for name, s in sides]
     for label, pick in (("TTFT", "ttft_s"), ("TPOT", "tpot_s")):
+        # A saturated system has no distribution of waits, as it has no mean one: it depends on how long one looks.
         series = [
             Series(side or "share of requests", "estimate", "line", _points(getattr(one, pick), SHARES))
-            for side, one in found
-            if getattr(one, pick)
+            for side, one, figures in found
+            if getattr(figures, pick) is not None
         ]
         if not series:
             continue

@@ -31,7 +31,13 @@ GOODPUT = Measure(
     "goodput", "simulation.goodput_per_s", "1/s", words.rate, "Requests answered within the targets: more is better."
 )
 MEASURES = (
-    Measure("TTFT p99", "simulation.ttft_s.p99", "s", format_seconds, "The wait of the unluckiest: less is better."),
+    Measure(
+        "TTFT p99",
+        "simulation.ttft_s.p99",
+        "s",
+        format_seconds,
+        "The wait of the unluckiest: less is better. Saturated: none.",
+    ),
     Measure("TPOT p99", "simulation.tpot_s.p99", "s", format_seconds, "The slowest answers: less is better."),
     Measure(
         "output tokens",
@@ -81,8 +87,8 @@ def _body(
     rows = [_row(grid, result, measures, position) for position in range(len(grid.found))]
     columns = (*grid.names, *(one.name for one in measures), "verdict")
     first = len(grid.names)
-    body = table(columns, rows, "Every configuration", range(first, first + len(measures)))
-    yield section("Every configuration", body, facts(report.LEGEND), note="The best is marked.")
+    body = table(columns, rows, "The best is marked", range(first, first + len(measures)))
+    yield section("Every configuration", body, facts([(one.name, one.says) for one in measures]))
     if failed := report.errors(grid):
         yield section("Could not be simulated", facts([("", text) for text in failed]), note="Each reason once.")
 

@@ -66,7 +66,8 @@ def _body(
         time_table(result),
         *map(figure, times),
         note="TTFT is the wait for the first token, TPOT the time of each token after it. Where p99 leaves p50 far "
-        "behind, a few users wait much longer than most. Below a dotted target line the promise is kept.",
+        "behind, a few users wait much longer than most. Below a dotted target line the promise is kept. A saturated "
+        "system has no percentiles of waits: they grow as long as requests come.",
     )
     yield section(
         "What happens inside",

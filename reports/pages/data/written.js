@@ -129,8 +129,11 @@
       for (const point of series.points) {
         const named = series.mark === "points" && typeof point[2] === "string";
         const key = named ? point[2] : point[0];
-        if (!found.has(key)) found.set(key, {});
-        names.forEach((name, i) => { if (i + 1 < point.length) found.get(key)[name] = written(point[i + 1], chart.y.unit); });
+        if (!found.has(key)) found.set(key, []);
+        const here = found.get(key);
+        let at = here.find((row) => !(names[0] in row));
+        if (!at) here.push(at = {});
+        names.forEach((name, i) => { if (i + 1 < point.length) at[name] = written(point[i + 1], chart.y.unit); });
       }
     }
     const keys = [...found.keys()];
@@ -138,7 +141,8 @@
     if (chart.x.scale !== "category") {
       keys.sort((a, b) => order(a)[0] - order(b)[0] || order(a)[1] - order(b)[1]);
     }
-    return [columns, keys.map((x) => [written(x, chart.x.unit), ...columns.slice(1).map((name) => found.get(x)[name] ?? "")])];
+    const row = (x, at) => [written(x, chart.x.unit), ...columns.slice(1).map((name) => at[name] ?? "")];
+    return [columns, keys.flatMap((x) => found.get(x).map((at) => row(x, at)))];
   }
 
   function cellRows(chart) {
