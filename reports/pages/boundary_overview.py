@@ -1,0 +1,97 @@
+"""All techniques of `boundary` as a page: what each gains, where verdicts turn, every technique in full."""
+
+from collections.abc import Iterator, Sequence
+
+from infopt.boundaries.technique import VERDICTS, Boundary
+from infopt.reports import boundary_words as words
+from infopt.reports.boundary_report import as_dict, cells
+from infopt.reports.pages.blocks import Html, details, figure, paragraph, section, table, verdict
+from infopt.reports.pages.boundary_charts import gains_chart, no_map_words, verdict_map
+from infopt.reports.pages.boundary_sections import Result, answer, assumed, figures, flips, gain, setting
+from infopt.reports.pages.charts import Chart
+from infopt.reports.pages.page import Page
+from infopt.studies.boundary import Boundaries
+from infopt.studies.break_even_map import break_even_map
+
+COLUMNS = ("order", "technique", "verdict", "gain", "flips at", "because")
+MEANINGS = {
+    "use": "switch it on, or keep it on where the engine has it on",
+    "limited": "it gains little here",
+    "measure": "what is known does not decide; `settle it` names the option that would",
+    "skip": "it gains next to nothing, or loses",
+    "impossible": "no engine runs it so, or it does not fit",
+}
+
+
+def overview_page(found: Boundaries, command: str) -> Page:
+    """The page of all techniques."""
+    result = as_dict(found)
+    maps = {b.technique.id: break_even_map(b.technique, found.situation) for b in found.techniques}
+    drawn = {id: verdict_map(one) for id, one in maps.items() if one is not None}
+    gains = gains_chart(found.techniques)
+    model = found.situation.scenario.model.id
+    return Page(
+        title=f"What optimizations gain: {model}",
+        command=command,
+        result=result,
+        body=_body(found, result, gains, drawn),
+        charts=(*([gains] if gains else []), *drawn.values()),
+    )
+
+
+def _body(found: Boundaries, result: Result, gains: Chart | None, maps: dict[str, Chart]) -> Iterator[Html]:
+    yield _verdict(found.techniques)
+    yield setting(found, result)
+    yield section(
+        "What each one gains",
+        *([figure(gains)] if gains else []),
+        _table(found, result),
+        note="Try them from the top. A gain is a ratio and more is better: 2x TPOT is half the time per token. "
+        "Gains do not multiply: add what you use with --with and look again.",
+    )
+    yield section(
+        "Where verdicts turn",
+        *map(figure, maps.values()),
+        note="Each cell is one situation, judged anew. Look at the mark, where you are, and how far it is to another "
+        "colour: near a border, measure before you decide.",
+    )
+    yield section(
+        "Each technique in full",
+        *(_full(b, result, f"techniques.{i}", maps) for i, b in enumerate(found.techniques)),
+        note="Open one for its numbers, the values at which its verdict changes, and what it costs.",
+    )
+    yield from assumed(found)
+
+
+def _verdict(techniques: Sequence[Boundary]) -> Html:
+    """How many pay, and which gains most of each figure."""
+    good = [b for b in techniques if b.judgement.verdict == "use"]
+    told = ", ".join(f"{b.technique.name} ({words.gain_text(b.judgement.gain)})" for b in good)
+    headline = f"{len(good)} of {len(techniques)} pay here"
+    return verdict("pass" if good else "open", headline, told or "none is worth switching on as things are")
+
+
+def _table(found: Boundaries, result: Result) -> Html:
+    rows = []
+    for position, boundary in enumerate(found.techniques):
+        order, _, judged, _, flip = cells(boundary)
+        best = gain(result, f"techniques.{position}", boundary)
+        rows.append((order, boundary.technique.name, judged, best, flip, boundary.judgement.reason))
+    given = [v for v in VERDICTS if any(b.judgement.verdict == v for b in found.techniques)]
+    legend = "; ".join(f"{v}: {MEANINGS[v]}" for v in given)
+    told = f"order: document 3's order of trying. {legend}."
+    return Html(table(COLUMNS, rows, "Techniques") + paragraph(told, soft=True))
+
+
+def _full(boundary: Boundary, result: Result, key: str, maps: dict[str, Chart]) -> Html:
+    technique = boundary.technique
+    summary = f"{technique.name}: {boundary.judgement.verdict}, {words.gain_text(boundary.judgement.gain)}"
+    missing = [] if technique.id in maps else [paragraph(no_map_words(technique), soft=True)]
+    return details(
+        summary.removesuffix(", -"),
+        answer(boundary, result, key),
+        *figures(boundary, result, key),
+        flips(boundary, result, key),
+        *missing,
+        paragraph(f"Its curves: infopt boundary {technique.id} with the same options and --html", soft=True),
+    )

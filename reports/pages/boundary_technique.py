@@ -1,0 +1,85 @@
+"""One technique of `boundary` as a page: its answer, maps, curves, figures, flips, a trace where one was given."""
+
+from collections.abc import Iterator, Sequence
+
+from infopt.reports import boundary_words as words
+from infopt.reports.boundary_report import as_dict
+from infopt.reports.pages.blocks import Html, figure, paragraph, section, verdict
+from infopt.reports.pages.boundary_charts import curve_chart, gain_map, no_map_words, verdict_map
+from infopt.reports.pages.boundary_sections import STATUSES, Result, answer, assumed, figures, flips, setting
+from infopt.reports.pages.charts import Chart
+from infopt.reports.pages.page import Page
+from infopt.studies.boundary import Boundaries
+from infopt.studies.boundary_curve import curves
+from infopt.studies.break_even_map import break_even_map
+
+KEY = "techniques.0"
+
+
+def technique_page(found: Boundaries, command: str) -> Page:
+    """The page of the one technique asked about."""
+    result, maps, along = as_dict(found), _maps(found), _curves(found)
+    recorded = _trace_charts(found)
+    technique = found.techniques[0].technique
+    return Page(
+        title=f"{technique.name}: {found.situation.scenario.model.id}",
+        command=command,
+        result=result,
+        body=_body(found, result, maps, along),
+        charts=(*maps, *along, *recorded),
+    )
+
+
+def _maps(found: Boundaries) -> tuple[Chart, ...]:
+    across = break_even_map(found.techniques[0].technique, found.situation, with_gain=True)
+    if across is None:
+        return ()
+    gains = gain_map(across)
+    return (verdict_map(across), *([gains] if gains else []))
+
+
+def _curves(found: Boundaries) -> tuple[Chart, ...]:
+    return tuple(chart for curve in curves(found) if (chart := curve_chart(curve)) is not None)
+
+
+def _trace_charts(found: Boundaries) -> tuple[Chart, ...]:
+    if found.trace is None:
+        return ()
+    from infopt.reports.pages.prefix_section import prefix_chart
+
+    return (prefix_chart(found.trace),)
+
+
+def _body(found: Boundaries, result: Result, maps: Sequence[Chart], along: Sequence[Chart]) -> Iterator[Html]:
+    boundary = found.techniques[0]
+    judged, gain = boundary.judgement, words.gain_text(boundary.judgement.gain)
+    headline = judged.verdict if judged.gain is None else f"{judged.verdict}, {gain}"
+    yield verdict(STATUSES[judged.verdict], headline, judged.reason)
+    yield setting(found, result)
+    yield section(
+        "The answer",
+        answer(boundary, result, KEY),
+        note=f"What it gains here and why; it saves {boundary.technique.ledger}. A gain is a ratio, more is better.",
+    )
+    yield section(
+        "Where the verdict turns",
+        *map(figure, maps),
+        *([] if maps else [paragraph(no_map_words(boundary.technique), soft=True)]),
+        flips(boundary, result, KEY),
+        note="Each cell is one situation, judged anew. The mark is where you are: near a border, measure before you "
+        "decide. The table has the exact values, one quantity at a time.",
+    )
+    if along:
+        yield section(
+            "Along one quantity",
+            *map(figure, along),
+            note="All else as it is. Where the band crosses 1, the gain is not certain.",
+        )
+    numbers = figures(boundary, result, KEY)
+    if numbers:
+        yield section("Figures", *numbers, note="The numbers that the verdict rests on.")
+    if found.trace is not None:
+        from infopt.reports.pages.prefix_section import prefix_section
+
+        yield prefix_section(found.trace)
+    yield from assumed(found)

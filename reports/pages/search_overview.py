@@ -1,0 +1,173 @@
+"""A search as a page: the front in pictures and as a table, the chosen deployment, every row with its command line."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from infopt.reports import search_tails as tails
+from infopt.reports import search_words as words
+from infopt.reports.pages.blocks import Html, datum, facts, figure, listing, paragraph, section, table, verdict
+from infopt.reports.pages.charts import Chart
+from infopt.reports.pages.figures import found, shown
+from infopt.reports.pages.page import Page
+from infopt.reports.pages.search_charts import front_charts, nearest_chart, tail_charts
+from infopt.reports.pages.search_row import folded_row, headline, row_section
+from infopt.reports.search_report import LEGEND, as_dict, row
+from infopt.studies.search import Search, row_of
+from infopt.units import format_seconds, format_share, format_usd, format_whole
+
+Result = Mapping[str, Any]
+# Columns of the front: head, path in the row's object, how it is written; None: words of the deployment.
+FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("seqs", "workload.batch", format_whole),
+    ("TTFT", "estimate.ttft_s", format_seconds),
+    ("TPOT", "estimate.tpot_s", format_seconds),
+    ("tok/s/GPU", "output_tokens_per_s_per_gpu", "{:.0f}".format),
+    ("tok/J", "tokens_per_joule", "{:.2g}".format),
+    ("$/h", "usd_per_hour", format_usd),
+    ("$/Mtok", "usd_per_million_output_tokens", format_usd),
+    ("spare", "headroom_share", lambda share: format_share(round(share, 2))),
+)
+NAMES = ("#", "deployment", "layout", "weights", "cache")
+# Cells of a simulated row that are figures of its object.
+TAIL_FIGURES = {2: "simulated.good_share", 3: "simulated.ttft_p99_s", 4: "simulated.tpot_p99_s", 5: "capacity_per_s"}
+
+
+def search_page(result: Search, command: str) -> Page:
+    """The page of a search."""
+    data = as_dict(result)
+    charts = front_charts(result, result.chosen_number) if result.front else (nearest_chart(result),)
+    simulated = tail_charts(result)
+    return Page(
+        title=f"Deployments of {result.model.id}",
+        command=command,
+        result=data,
+        body=_body(result, data, charts, simulated),
+        charts=(*charts, *simulated),
+    )
+
+
+def search_row_page(result: Search, number: int, explain: bool, command: str) -> Page:
+    """The page of one row of the front, among the others in the pictures."""
+    d = row_of(result, number)
+    data, charts = row(result, number, d, explain), front_charts(result, number)
+    return Page(
+        title=f"{words.deployment_words(d)} for {result.model.id}",
+        command=command,
+        result=data,
+        body=(_asked(result), row_section(result, number, data), _pictures(charts)),
+        charts=charts,
+    )
+
+
+def _body(result: Search, data: Result, charts: Sequence[Chart], simulated: Sequence[Chart]) -> Iterator[Html]:
+    yield _verdict(result)
+    yield _asked(result)
+    if result.binding:
+        yield _binding(result, charts)
+    else:
+        number = result.chosen_number
+        yield row_section(result, number, data["front"][number - 1])
+        yield _pictures(charts)
+        yield _table(result, data)
+        if result.tails:
+            yield _simulated(result, data, simulated)
+        yield _others(result, data)
+    unknown = words.unknown_words(result)
+    if unknown:
+        yield section("Not shown", listing(unknown), note="What was not measured has no place on the front.")
+
+
+def _verdict(result: Search) -> Html:
+    if result.binding:
+        return verdict("fail", "Nothing meets the targets", result.binding.text)
+    if result.none_holds:
+        missed = any(tail.holds is False for tail in result.tails)
+        return verdict("fail" if missed else "open", "No row holds in simulation", tails.verdict_words(result))
+    return verdict("pass", words.deployment_words(result.chosen), headline(result.chosen))
+
+
+def _asked(result: Search) -> Html:
+    """What was asked, and what was looked at."""
+    s = result.space.replicas[0].scenario
+    return facts(
+        [
+            ("load", words.load_words(result)),
+            ("targets", words.target_words(result.targets)),
+            ("engine", f"{s.engine.engine} {s.engine_version}, utilization {s.utilization:g}"),
+            ("looked at", words.space_words(result)),
+        ]
+    )
+
+
+def _binding(result: Search, charts: Sequence[Chart]) -> Html:
+    """Why nothing is left, and how near the nearest is."""
+    assert result.binding is not None
+    return section(
+        "What binds",
+        facts([("binding", result.binding.text), *(("or", text) for text in result.binding.others)]),
+        *map(figure, charts),
+        note="The first line names the constraint that is nearest to being met, and what would be enough. Relax it, "
+        "or allow more with --hw, --weights and --max-gpus.",
+    )
+
+
+def _pictures(charts: Sequence[Chart]) -> Html:
+    return section(
+        "The front",
+        *map(figure, charts),
+        note="A row of the front is the best in something: nothing beats it in price, throughput, latency, energy and "
+        "bits at once. Numbers are rows of the table. Pick the mark that is good enough and costs least.",
+    )
+
+
+def _table(result: Search, data: Result) -> Html:
+    rows = [_cells(result, number, data) for number in range(1, len(result.front) + 1)]
+    columns = (*NAMES, *(name for name, _, _ in FIGURES))
+    legend = "; ".join(f"{name}: {text}" for name, text in LEGEND)
+    return section(
+        "Rows of the front",
+        table(columns, rows, "Rows of the front", (0, *range(len(NAMES), len(columns)))),
+        paragraph(f"{legend}.", soft=True),
+        note="In each weight format the cheapest come first. Formats with fewer bits may cost quality.",
+    )
+
+
+def _cells(result: Search, number: int, data: Result) -> list[str]:
+    """One row of the table; its figures are those of the result."""
+    d, key = result.front[number - 1], f"front.{number - 1}"
+    s = d.replica.scenario
+    named = [words.deployment_words(d), words.layout_words(d), s.weight_format, s.kv_format]
+    told = [shown(data, f"{key}.{path}", write) for _, path, write in FIGURES]
+    return [shown(data, f"{key}.rank", format_whole), *named, *told]
+
+
+def _simulated(result: Search, data: Result, charts: Sequence[Chart]) -> Html:
+    both = enumerate(zip(result.front, result.tails, strict=True), start=1)
+    rows = [
+        _tail_cells(number, tails.cells(number, words.deployment_words(d), d, tail, result.targets), data)
+        for number, (d, tail) in both
+    ]
+    legend = "; ".join(f"{name}: {text}" for name, text in tails.LEGEND)
+    return section(
+        "Simulated",
+        paragraph(f"{tails.heading_words(result)}: {tails.verdict_words(result)}."),
+        *map(figure, charts),
+        table(tails.COLUMNS, rows, "Simulated rows", (0, *range(2, 7))),
+        paragraph(f"{legend}.", soft=True),
+        note="The search judges means; here nearly every request must be in time. Prefer a row that holds.",
+    )
+
+
+def _tail_cells(number: int, written: Sequence[str], data: Result) -> list[str]:
+    """The cells of a row as they are written, its figures those of the result."""
+    paths = {i: f"front.{number - 1}.{path}" for i, path in TAIL_FIGURES.items()}
+    return [datum(paths[i], found(data, paths[i]), text) if i in paths else text for i, text in enumerate(written)]
+
+
+def _others(result: Search, data: Result) -> Html:
+    numbers = [number for number in range(1, len(result.front) + 1) if number != result.chosen_number]
+    return section(
+        "Every other row",
+        *(folded_row(result, number, data["front"][number - 1]) for number in numbers),
+        note="Open one for what it is, its command line, and why its neighbours lost.",
+    )
