@@ -98,7 +98,7 @@ def _document(number: int, items: Sequence[Item], width: int) -> str:
     return "\n".join(lines)
 
 
-def _explanation(item: Item) -> str:
+def explanation(item: Item) -> str:
     """The assumption, and where facts in it come from."""
     return f"{item.assumption} (source: {item.source})" if item.source else item.assumption
 
@@ -107,7 +107,7 @@ def _beside(figures: str, item: Item, width: int) -> list[str]:
     """Figures on the left, words on the right."""
     room = width - len(figures) - 2
     words = textwrap.wrap(item.statement, room) + textwrap.wrap(
-        _explanation(item), room, initial_indent=INDENT, subsequent_indent=INDENT
+        explanation(item), room, initial_indent=INDENT, subsequent_indent=INDENT
     )
     left = [figures, *[" " * len(figures)] * (len(words) - 1)]
     return [f"{figure}  {word}".rstrip() for figure, word in zip(left, words, strict=True)]
@@ -118,10 +118,10 @@ def _under(item: Item, width: int) -> list[str]:
     left = f"{item.status:7}  "
     room = max(width - len(left), 20)
     figures = f"theirs {item.theirs_text}, ours {item.ours_text}"
-    words = [line for text in (item.statement, figures, _explanation(item)) for line in textwrap.wrap(text, room)]
+    words = [line for text in (item.statement, figures, explanation(item)) for line in textwrap.wrap(text, room)]
     return [f"{left if place == 0 else ' ' * len(left)}{word}" for place, word in enumerate(words)]
 
 
 def _markdown_row(item: Item) -> str:
-    cells = (item.section, item.statement, item.theirs_text, item.ours_text, item.status, _explanation(item))
+    cells = (item.section, item.statement, item.theirs_text, item.ours_text, item.status, explanation(item))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
