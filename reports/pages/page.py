@@ -18,7 +18,7 @@ from infopt.reports.pages.charts import Chart, chart_dict
 
 DATA = Path(__file__).resolve().parent / "data"
 # In the order in which they run. The library draws, charts.js turns our charts into its options.
-CHART_SCRIPTS = ("echarts.min.js", "written.js", "shapes.js", "charts.js")
+CHART_SCRIPTS = ("echarts.min.js", "written.js", "shapes.js", "options.js", "charts.js")
 
 
 @dataclass(frozen=True, slots=True)
