@@ -13,6 +13,7 @@ BOUNDS = {
     "prefill": "prompts of other requests: chunked or separate prefill, shorter prompts, a prefix cache",
 }
 SMALLEST_SHARE = 0.005
+TERM_NAMES = {"kv": "KV"}
 
 
 def estimate_rows(plan: Plan) -> list[tuple[str, str]]:
@@ -51,8 +52,12 @@ def _rate(per_s: float) -> str:
 def terms_words(e: Estimate) -> str:
     """What one output token's time is made of, largest first; what rounds to nothing is left out."""
     shown = sorted((t for t in e.terms if t.value > SMALLEST_SHARE * e.tpot_s), key=lambda t: -t.value)
-    names = {"kv": "KV"}
-    return ", ".join(f"{names.get(t.name, t.name)} {format_seconds(t.value)}" for t in shown)
+    return ", ".join(f"{term_name(t.name)} {format_seconds(t.value)}" for t in shown)
+
+
+def term_name(name: str) -> str:
+    """A part of an output token's time as people say it."""
+    return TERM_NAMES.get(name, name)
 
 
 def _with_interval(value_s: float, low_s: float, high_s: float) -> str:

@@ -81,6 +81,10 @@ class Roofline:
     ridge_flop_per_byte: float
     points: tuple[RooflinePoint, ...]
 
+    def at_most_flop_per_s(self, flop_per_byte: float) -> float:
+        """The roof."""
+        return min(self.peak_flop_per_s, flop_per_byte * self.bandwidth_bytes_per_s)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanCurves:

@@ -1,9 +1,10 @@
 """One placement of a plan with its load left open: the ledgers run once on traced numbers, a program comes of it.
 
 The results have the names of `plan --json`, section and key; NaN stands for null. Beside them, for pictures and texts:
-    possible          the lengths do not contradict each other
     memory.term.NAME  lines of the memory ledger in its order
     estimate.reason   place in `texts` of why there is no estimate; bounds likewise
+    roofline.NAME     the scenario's work on it (studies/plan_curves.py)
+    curve.most_batch  sequences that the engine is set to run at most
     outside.N         the load lies outside what was measured, by the N-th of `outside`
 Not followed: remedies, caveats, assumptions, and what a calibration's own steps make of the intervals.
 """
@@ -20,7 +21,7 @@ from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers import estimate as estimates
 from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.bandwidth import BandwidthLedger, bandwidth_ledger
-from infopt.ledgers.compute import all_weights_read_bytes, compute_ledger
+from infopt.ledgers.compute import ComputeLedger, all_weights_read_bytes, compute_ledger
 from infopt.ledgers.estimate import Clock, Estimate, NoEstimate, Times
 from infopt.ledgers.memory import stage_figures, unknown_terms
 from infopt.ledgers.pool import Room, StageMemory, room, stage_memory
@@ -33,6 +34,7 @@ from infopt.studies.planning import Bound, Cost, cost_of, energy_of, floor_bound
 from infopt.studies.scenarios import Built, Request, filled_lengths
 
 LENGTHS = ("context_tokens", "input_tokens", "output_tokens")
+LOAD = (*LENGTHS, "decode_context_tokens", "batch")
 # `fits` as a number.
 YES, NO, UNDETERMINED = 1, 0, -1
 # Longer than any sequence: what a cache without a limit holds.
@@ -56,35 +58,36 @@ def given_lengths(request: Request) -> tuple[str, ...]:
     return tuple(name for name in LENGTHS if getattr(request, name) is not None) or LENGTHS[:1]
 
 
+def traced_lengths(names: Sequence[str]) -> Program:
+    """From the lengths given and a batch to the load of a placement, and whether it is possible."""
+    tape = Tape()
+    context, prompt, answer, decode = filled_lengths(*(tape.input(name) if name in names else None for name in LENGTHS))
+    load = dict(zip(LOAD, (context, prompt, answer, decode, tape.input("batch")), strict=True))
+    contradicts = (prompt < 1) | (answer < 1) | (prompt + answer > context)
+    possible = True if names == LENGTHS[:1] else contradicts ^ True
+    return program(tape, (*names, "batch"), {**load, "possible": possible})
+
+
 def traced_plan(
     built: Built, hardware: HardwareChoice, request: Request, calibrated: StepConstants | None = None
 ) -> Traced:
-    """The program of a placement that an engine can run; `built` is it at any load.
+    """The program of a placement, from its load: `LOAD`; `built` is it at any.
 
-    Raises InfoptError for one that none runs.
+    Raises InfoptError for one that no engine runs.
     """
     built.scenario.check()
-    tape, names = Tape(), given_lengths(request)
-    lengths = [tape.input(name) if name in names else None for name in LENGTHS]
-    context, prompt, answer, decode = filled_lengths(*lengths)
-    batch: Any = tape.input("batch")
-    s = replace(
-        built.scenario,
-        context_tokens=context,
-        input_tokens=prompt,
-        output_tokens=answer,
-        decode_context_tokens=decode,
-        batch=batch,
-    )
+    tape = Tape()
+    load: Results = {name: tape.input(name) for name in LOAD}
+    s = replace(built.scenario, **load)
     clock = estimates.clock(built.scenario, calibrated)
     reasons = _reasons(s, clock)
     bandwidth = bandwidth_ledger(s)
-    results = {"possible": _is_possible(s, names), **_workload(s), **_memory(s), **_bandwidth(bandwidth)}
+    results = {**_workload(s), **_memory(s), **_bandwidth(bandwidth)}
     results |= _compute(tape, s, bandwidth)
     results |= _expected(tape, s, hardware, request, clock, results, bandwidth)
     outside = {} if isinstance(clock, NoEstimate) else _outside(s, built.scenario, clock.constants)
     results |= {f"outside.{i}": holds for i, holds in enumerate(outside.values())}
-    return Traced(program(tape, (*names, "batch"), results), (*BOUNDS, *reasons), tuple(outside))
+    return Traced(program(tape, LOAD, results), (*BOUNDS, *reasons), tuple(outside))
 
 
 def _outside(s: Scenario, placed: Scenario, c: StepConstants) -> Results:
@@ -95,16 +98,13 @@ def _outside(s: Scenario, placed: Scenario, c: StepConstants) -> Results:
     return found
 
 
-def _is_possible(s: Scenario, names: Sequence[str]) -> Any:
-    if names == LENGTHS[:1]:
-        return True
-    return (s.input_tokens >= 1) & (s.output_tokens >= 1) & (s.input_tokens + s.output_tokens <= s.context_tokens)
-
-
 def _workload(s: Scenario) -> Results:
-    fields = (*LENGTHS, "decode_context_tokens", "batch")
-    degrees = {f"hardware.{name}": getattr(s, name) for name in ("gpus", "tp", "pp", "dp", "ep")}
-    return {**{f"workload.{name}": getattr(s, name) for name in fields}, **degrees}
+    device = s.accelerator
+    rates = {"memory_bytes": device.usable_memory_bytes, "bandwidth_bytes_per_s": device.bandwidth_bytes_per_s}
+    degrees = {name: getattr(s, name) for name in ("gpus", "tp", "pp", "dp", "ep")}
+    placed = {f"hardware.{name}": value for name, value in {**rates, **degrees}.items()}
+    load = {f"workload.{name}": getattr(s, name) for name in LOAD}
+    return {**load, **placed, "curve.most_batch": s.max_num_seqs * s.dp}
 
 
 def _memory(s: Scenario) -> Results:
@@ -162,19 +162,33 @@ def _compute(tape: Tape, s: Scenario, bandwidth: BandwidthLedger) -> Results:
 
     def figures() -> Results:
         c = compute_ledger(s, bandwidth)
-        work = s.batch_per_replica * c.decode_flop_per_token
         return {
             "compute.prefill_flop": c.prefill_flop,
             "compute.decode_flop_per_token": c.decode_flop_per_token,
             "compute.ttft_floor_s": c.ttft_floor_s,
             "compute.ridge_batch": c.ridge_batch,
-            "compute.decode_step_flop": work,
-            "compute.decode_flop_per_byte": work / (bandwidth.weight_bytes_per_step + bandwidth.kv_bytes_per_step),
-            "compute.prefill_flop_per_byte": c.prefill_flop / all_weights_read_bytes(s, bandwidth),
+            **_roofline(s, c, bandwidth),
             "floor.bound": BOUNDS.index(floor_bound(bandwidth, c)),
         }
 
     return every_branch(tape, figures)
+
+
+def _roofline(s: Scenario, c: ComputeLedger, bandwidth: BandwidthLedger) -> Results:
+    """The roof of a replica, and the work of a step and of a prompt below it."""
+    peak = math.nan if c.peak_flop_per_s is None else c.peak_flop_per_s * s.tp * s.pp
+    rate, step_flop = s.accelerator.bandwidth_bytes_per_s * s.tp, s.batch_per_replica * c.decode_flop_per_token
+    decode = step_flop / (bandwidth.weight_bytes_per_step + bandwidth.kv_bytes_per_step)
+    prompt = c.prefill_flop / all_weights_read_bytes(s, bandwidth)
+    return {
+        "roofline.peak_flop_per_s": peak,
+        "roofline.bandwidth_bytes_per_s": rate,
+        "roofline.step_flop": step_flop,
+        "roofline.decode_flop_per_byte": decode,
+        "roofline.decode_at_most_flop_per_s": smaller(peak, decode * rate),
+        "roofline.prefill_flop_per_byte": prompt,
+        "roofline.prefill_at_most_flop_per_s": smaller(peak, prompt * rate),
+    }
 
 
 def _reasons(s: Scenario, clock: Clock | NoEstimate) -> tuple[str, ...]:

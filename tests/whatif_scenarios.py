@@ -1,4 +1,4 @@
-"""Random scenarios for what-if: any model of the catalogue on any hardware, planned at one load and asked at another."""
+"""Random scenarios for what-if: models and hardware of the catalogue, placed at one load and planned at another."""
 
 import random
 from collections.abc import Iterator
