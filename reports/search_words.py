@@ -107,16 +107,25 @@ def shown(rows: Iterable[tuple[int, Deployment]], limit: int) -> list[tuple[int,
     return kept
 
 
+def shown_numbers(result: Search) -> list[int]:
+    """Rows of every format that are shown, the chosen one among them."""
+    groups = [group for _, group in by_format(result)]
+    limits = [SHOWN_FIRST, *[SHOWN_OTHER] * len(groups)]
+    return [
+        number
+        for group, limit in zip(groups, limits, strict=False)
+        for number, _ in chosen_too(result, group, shown(group, limit))
+    ]
+
+
 def tail_rows(result: Search) -> list[list[str]]:
     """What was simulated of the rows that are shown."""
     from infopt.reports import search_tails
 
-    groups = [group for _, group in by_format(result)]
-    limits = [SHOWN_FIRST, *[SHOWN_OTHER] * len(groups)]
     return [
         search_tails.cells(number, deployment_words(d), d, result.tails[number - 1], result.targets)
-        for group, limit in zip(groups, limits, strict=False)
-        for number, d in chosen_too(result, group, shown(group, limit))
+        for number in shown_numbers(result)
+        for d in (result.front[number - 1],)
     ]
 
 

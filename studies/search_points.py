@@ -21,12 +21,13 @@ class Fastest:
 
 
 def beaten(result: Search) -> Iterator[Deployment]:
-    """Deployments within the targets that others beat."""
+    """The smallest deployment of each device and formats that others beat."""
     kept = {(id(d.replica), d.replicas, d.sequences) for d in result.front}
-    for replica in result.space.replicas:
-        first = next(deployments(replica, result.targets), None)
-        if first is not None and (id(replica), first.replicas, first.sequences) not in kept:
-            yield first
+    for replicas in result.space.by_kind.values():
+        first = (d for replica in replicas if (d := next(deployments(replica, result.targets), None)) is not None)
+        found = [d for d in first if (id(d.replica), d.replicas, d.sequences) not in kept]
+        if found:
+            yield min(found, key=lambda d: (d.gpus, d.e2e_s))
 
 
 def fastest(result: Search) -> Iterator[Fastest]:

@@ -89,13 +89,14 @@ def _lines(targets: Targets, name: str) -> tuple[Line, ...]:
 
 def tail_charts(result: Search) -> tuple[Chart, ...]:
     """p99 of the simulated rows, with the target as a line; none where nothing was simulated."""
-    return tuple(_tails(result))
+    return tuple(_tails(result)) if result.tails else ()
 
 
 def _tails(result: Search) -> Iterator[Chart]:
     for name, target_s in (("ttft", result.targets.ttft_s), ("tpot", result.targets.tpot_s)):
         points: dict[Role, list[tuple[Value, ...]]] = {}
-        for number, tail in enumerate(result.tails, start=1):
+        for number in words.shown_numbers(result):
+            tail = result.tails[number - 1]
             p99_s = tail.ttft_p99_s if name == "ttft" else tail.tpot_p99_s
             if p99_s is not None:
                 points.setdefault("good" if tail.holds else "bad", []).append((f"row {number}", p99_s))

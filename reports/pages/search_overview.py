@@ -1,11 +1,12 @@
 """A search as a page: the front in pictures and as a table, the chosen deployment, every row with its command line."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
-from infopt.reports.pages.blocks import Html, datum, facts, figure, listing, paragraph, section, table, verdict
+from infopt.reports.pages.blocks import Html, code, datum, facts, figure, listing, paragraph, section, table, verdict
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.figures import found, shown
 from infopt.reports.pages.page import Page
@@ -16,7 +17,7 @@ from infopt.studies.search import Search, row_of
 from infopt.units import format_seconds, format_share, format_usd, format_whole
 
 Result = Mapping[str, Any]
-# Columns of the front: head, path in the row's object, how it is written; None: words of the deployment.
+# Columns of the front that are figures: head, path in the row's object, how it is written.
 FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("seqs", "workload.batch", format_whole),
     ("TTFT", "estimate.ttft_s", format_seconds),
@@ -28,6 +29,12 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("spare", "headroom_share", lambda share: format_share(round(share, 2))),
 )
 NAMES = ("#", "deployment", "layout", "weights", "cache")
+# Rows of a large front that the page has room for; of the rest there are points in the pictures.
+MOST_ROWS = 100
+# A result larger than this, in characters, is embedded without what the page does not show of a row.
+MOST_OF_RESULT = 300_000
+NOT_SHOWN = ("sources", "caveats", "assumptions", "neighbours")
+CUT = f"The data inside this page leaves out {', '.join(NOT_SHOWN)} of each row: --json has them."
 # Cells of a simulated row that are figures of its object.
 TAIL_FIGURES = {2: "simulated.good_share", 3: "simulated.ttft_p99_s", 4: "simulated.tpot_p99_s", 5: "capacity_per_s"}
 
@@ -40,10 +47,23 @@ def search_page(result: Search, command: str) -> Page:
     return Page(
         title=f"Deployments of {result.model.id}",
         command=command,
-        result=data,
+        result=_embedded(result, data),
         body=_body(result, data, charts, simulated),
         charts=(*charts, *simulated),
     )
+
+
+def _embedded(result: Search, data: Result) -> Result:
+    """The result; of one too large for a page the rows that are shown, without what is not shown of them."""
+    if len(json.dumps(data)) <= MOST_OF_RESULT:
+        return data
+    rows = [{name: value for name, value in one.items() if name not in NOT_SHOWN} for one in data["front"]]
+    return {**data, "front": rows[: _most_rows(result)]}
+
+
+def _most_rows(result: Search) -> int:
+    """Rows of the table: the chosen one is always among them."""
+    return min(len(result.front), max(MOST_ROWS, result.chosen_number))
 
 
 def search_row_page(result: Search, number: int, explain: bool, command: str) -> Page:
@@ -71,7 +91,9 @@ def _body(result: Search, data: Result, charts: Sequence[Chart], simulated: Sequ
         yield _table(result, data)
         if result.tails:
             yield _simulated(result, data, simulated)
-        yield _others(result, data)
+        yield from _others(result, data)
+        if _embedded(result, data) is not data:
+            yield paragraph(CUT, soft=True)
     unknown = words.unknown_words(result)
     if unknown:
         yield section("Not shown", listing(unknown), note="What was not measured has no place on the front.")
@@ -121,15 +143,21 @@ def _pictures(charts: Sequence[Chart]) -> Html:
 
 
 def _table(result: Search, data: Result) -> Html:
-    rows = [_cells(result, number, data) for number in range(1, len(result.front) + 1)]
-    columns = (*NAMES, *(name for name, _, _ in FIGURES))
-    legend = "; ".join(f"{name}: {text}" for name, text in LEGEND)
+    most, legend = _most_rows(result), "; ".join(f"{name}: {text}" for name, text in LEGEND)
+    rows = [_cells(result, number, data) for number in range(1, most + 1)]
+    columns = (*NAMES, *(name for name, _, _ in FIGURES), "command line of each replica")
+    left_out = [] if most == len(result.front) else [paragraph(_left_out_words(result, most))]
     return section(
         "Rows of the front",
-        table(columns, rows, "Rows of the front", (0, *range(len(NAMES), len(columns)))),
+        table(columns, rows, "Rows of the front", (0, *range(len(NAMES), len(columns) - 1))),
+        *left_out,
         paragraph(f"{legend}.", soft=True),
         note="In each weight format the cheapest come first. Formats with fewer bits may cost quality.",
     )
+
+
+def _left_out_words(result: Search, most: int) -> str:
+    return f"{len(result.front) - most} more rows are on the front: --format csv has all of them, --json all of each."
 
 
 def _cells(result: Search, number: int, data: Result) -> list[str]:
@@ -138,14 +166,13 @@ def _cells(result: Search, number: int, data: Result) -> list[str]:
     s = d.replica.scenario
     named = [words.deployment_words(d), words.layout_words(d), s.weight_format, s.kv_format]
     told = [shown(data, f"{key}.{path}", write) for _, path, write in FIGURES]
-    return [shown(data, f"{key}.rank", format_whole), *named, *told]
+    return [shown(data, f"{key}.rank", format_whole), *named, *told, code(data["front"][number - 1]["command"])]
 
 
 def _simulated(result: Search, data: Result, charts: Sequence[Chart]) -> Html:
-    both = enumerate(zip(result.front, result.tails, strict=True), start=1)
     rows = [
-        _tail_cells(number, tails.cells(number, words.deployment_words(d), d, tail, result.targets), data)
-        for number, (d, tail) in both
+        _tail_cells(number, cells, data)
+        for number, cells in zip(words.shown_numbers(result), words.tail_rows(result), strict=True)
     ]
     legend = "; ".join(f"{name}: {text}" for name, text in tails.LEGEND)
     return section(
@@ -164,10 +191,11 @@ def _tail_cells(number: int, written: Sequence[str], data: Result) -> list[str]:
     return [datum(paths[i], found(data, paths[i]), text) if i in paths else text for i, text in enumerate(written)]
 
 
-def _others(result: Search, data: Result) -> Html:
-    numbers = [number for number in range(1, len(result.front) + 1) if number != result.chosen_number]
-    return section(
-        "Every other row",
-        *(folded_row(result, number, data["front"][number - 1]) for number in numbers),
-        note="Open one for what it is, its command line, and why its neighbours lost.",
-    )
+def _others(result: Search, data: Result) -> Iterator[Html]:
+    numbers = [number for number in words.shown_numbers(result) if number != result.chosen_number]
+    if numbers:
+        yield section(
+            "Other rows in full",
+            *(folded_row(result, number, data["front"][number - 1]) for number in numbers),
+            note="The cheapest of each device, and what is clearly faster than all that cost less. Others: --row N.",
+        )
