@@ -42,7 +42,8 @@ def scatters(result: Validation) -> tuple[Scatter, ...]:
         _, unit, base = known
         if check.measured > 0 and check.predicted > 0:
             found.setdefault((check.group, unit), []).append((check.measured * base, check.predicted * base))
-    return tuple(_scatter(group, unit, points) for (group, unit), points in found.items())
+    ordered = sorted(found.items(), key=lambda one: SPEED_GROUPS.index(one[0][0]))
+    return tuple(_scatter(group, unit, points) for (group, unit), points in ordered)
 
 
 def _scatter(group: str, unit: Unit, points: list[tuple[float, float]]) -> Scatter:

@@ -14,6 +14,7 @@ from infopt.reports.gate_json import as_dict
 from infopt.reports.gate_words import clean, counted, counts, heading, name_of, subject
 from infopt.reports.pages.blocks import Html, details, facts, figure, listing, paragraph, section, table, verdict
 from infopt.reports.pages.charts import Axis, Chart, Role, Series
+from infopt.reports.pages.figures import found as found_at
 from infopt.reports.pages.figures import joined, shown
 from infopt.reports.pages.gate_findings import finding_tables, rule_table, within
 from infopt.reports.pages.memory_chart import memory_chart
@@ -141,7 +142,7 @@ def _overview(placed: Sequence[Placed]) -> Html:
     ]
     kept, more = within(MOST_OF_TABLE, rows)
     columns = ("verdict", "deployment", "serves", "findings", "file")
-    parts = [table(columns, kept, "Deployments")]
+    parts = [table(columns, kept, counted(len(placed), "deployment"))]
     parts += [paragraph(f"{counted(more, 'more deployment')} left out here: {ALL_OF_IT}.")] if more else []
     note = "Those that fail come first. Undetermined: a fact is missing, and what settles it stands below."
     return section("Deployments", *parts, note=note)
@@ -196,5 +197,5 @@ def _facts(result: Mapping[str, Any], number: int, one: Checked) -> Iterator[tup
     yield "memory", joined(used, "of", capacity, "on each device, with one request of full length")
     tokens, most = (shown(result, f"{memory}.{key}", format_whole) for key in ("kv_pool_tokens", "max_sequences"))
     yield "cache", joined(tokens, "tokens: ", most, "requests of full length at once")
-    if result["deployments"][number]["plan"]["estimate"] is not None:
+    if found_at(result, f"{times}.tpot_s") is not None:
         yield "alone", joined(shown(result, f"{times}.tpot_s", format_seconds), "a token (TPOT) for one request alone")

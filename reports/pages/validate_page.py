@@ -141,24 +141,26 @@ def _scatter(s: Scatter) -> Chart:
 
 
 def _worst(check: Check) -> tuple[str, ...]:
-    told = (UNKNOWN if value is None else f"{value:,.4g}" for value in (check.measured, check.predicted))
-    inside = check.low is not None and check.high is not None
-    interval = f"{check.low:,.4g} to {check.high:,.4g}" if inside else UNKNOWN
-    return (check.group, check.case_id, check.metric, *told, format_share(check.error), interval, _missed(check))
+    """A row: the figures in the units of their file."""
+    told = (_plain(value) for value in (check.measured, check.predicted))
+    interval, missed = UNKNOWN, ""
+    if check.low is not None and check.high is not None:
+        interval = f"{_plain(check.low)} to {_plain(check.high)}"
+        missed = "" if check.low <= check.measured <= check.high else "outside"
+    return check.group, check.case_id, check.metric, *told, format_share(check.error), interval, missed
 
 
-def _missed(check: Check) -> str:
-    if check.low is None or check.high is None:
-        return ""
-    return "" if check.low <= check.measured <= check.high else "outside"
+def _plain(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _skipped(found: Validation, result: Mapping[str, Any]) -> Html:
     """Why figures were not scored, and rows that nobody should believe."""
     rows = [(format_whole(count), reason) for reason, count in found.skipped.items()]
     parts = [table(("figures", "reason"), rows, "By reason", (0,))] if rows else [paragraph("Every figure was scored.")]
-    inferred = shown(result, "inferred_cases", format_whole)
-    parts.append(facts([("inferred", joined(inferred, "cases whose shape was inferred from the same figures"))]))
+    if found.inferred:
+        inferred = shown(result, "inferred_cases", format_whole)
+        parts.append(facts([("inferred", joined(inferred, "cases whose shape was inferred from the same figures"))]))
     if found.suspects:
         parts.append(facts([("suspect", f"faster than their bytes allow: {', '.join(found.suspects)}")]))
     return section("Not scored", *parts, note="What a row does not say cannot be predicted, and is not guessed.")
