@@ -71,7 +71,9 @@
   function steps(chart, add) {
     const values = chart.values ?? chart.y, [least, most] = charts.spanOf(chart);
     const colour = (i) => swatch("box", { colour: `heat-${i % STEPS}` });
-    const edge = (part) => writtenAt(values.scale === "log" ? least * (most / least) ** part : least + (most - least) * part, values);
+    const log = values.scale === "log";
+    const at = (part) => (log ? least * (most / least) ** part : least + (most - least) * part);
+    const edge = (part) => writtenAt(at(part), values);
     if (values.scale === "category") values.categories.forEach((name, i) => add(colour(i), name));
     else if (least === most) add(colour(0), writtenAt(least, values));
     else for (let i = 0; i < STEPS; i += 1) add(colour(i), `${edge(i / STEPS)} to ${edge((i + 1) / STEPS)}`);

@@ -87,7 +87,8 @@
       splitLine: { show: true, lineStyle: { color: ink("line") } } };
     if (axis.scale === "category") {
       const room = upright ? Math.min(width * 0.38, 240) : Math.max(48, Math.min(120, width * 0.2));
-      const axisLabel = { ...label, color: ink("ink"), interval: upright ? 0 : "auto", formatter: (name) => cut(name, room) };
+      const formatter = (name) => cut(name, room), interval = upright ? 0 : "auto";
+      const axisLabel = { ...label, color: ink("ink"), interval, formatter };
       const hidden = { show: false };
       return { ...option, type: "category", data: axis.categories, axisTick: hidden, splitLine: hidden, axisLabel };
     }
@@ -167,7 +168,8 @@
     const axes = sideways ? { along: chart.y, upward: chart.x } : { along: chart.x, upward: chart.y };
     const placed = ({ axis, value }) => ({ at: place(value, chart[axis]), vertical: (axis === "x") !== sideways });
     const lines = close.map((line) => ({ ...line, ...placed(line) })).filter((line) => line.at !== null);
-    const xAxis = { ...axisOption(axes.along, false, sideways ? width * 0.6 : width), nameLocation: "middle", nameGap: 26 };
+    const across = sideways ? width * 0.6 : width; // names take the rest
+    const xAxis = { ...axisOption(axes.along, false, across), nameLocation: "middle", nameGap: 26 };
     const yAxis = { ...axisOption(axes.upward, true, width), nameLocation: "end", nameGap: 12 };
     Object.assign(yAxis.nameTextStyle, { align: "left", padding: [0, 0, 0, -2] });
     if (sideways) Object.assign(yAxis, { name: "", inverse: true });

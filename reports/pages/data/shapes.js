@@ -95,7 +95,8 @@
 
   // The label of a straight line, beside it where there is room; it stands in the legend too.
   function acrossLabel(line, at, frame, room) {
-    const words = cut(line.label, Math.max(40, frame.width * 0.45)), wide = widthOf(words) + 4, wanted = [];
+    const words = cut(line.label, Math.max(40, frame.width * (line.vertical ? 0.9 : 0.6)));
+    const wide = widthOf(words) + 4, wanted = [];
     for (let row = 0; row < 6; row += 1) {
       const y = room.frame.y + row * HEIGHT, x = frame.x + frame.width - wide - row * wide;
       if (line.vertical) wanted.push(boxAt(at + 3, y, words), boxAt(at - 3 - wide, y, words));
@@ -114,12 +115,13 @@
     return box ? [labelIn(box, "ink")] : [];
   }
 
-  // Straight lines under the marks, and over them all labels, drawn in one go: they look out for each other and for curves.
+  // Straight lines under the marks, and over them all labels, in one go: they look out for each other and for curves.
   //   lines   {at, vertical, label, role}     labels  {point, words}
   //   curves  arrays of points                strip   height over the picture for labels of lines
   //   origin  a place on both axes
   function overlay({ lines, labels, curves, origin, strip }) {
-    const placeOf = (api, { at, vertical }) => api.coord(vertical ? [at, origin[1]] : [origin[0], at])[vertical ? 0 : 1];
+    const placeOf = (api, { at, vertical }) => (
+      vertical ? api.coord([at, origin[1]])[0] : api.coord([origin[0], at])[1]);
     const seen = (point) => point.every(Number.isFinite);
     const drawLine = (params, api) => {
       const line = lines[params.dataIndex];
@@ -135,9 +137,10 @@
       });
       const points = labels.map(({ point }) => api.coord(point));
       for (const [x, y] of points.filter(seen)) under.taken.push({ x: x - 5, y: y - 5, width: 10, height: 10 });
-      const named = lines.flatMap((line, i) => acrossLabel(line, ats[i], frame, line.vertical ? over : under));
-      const names = labels.flatMap(({ words }, i) => (words && seen(points[i]) ? pointLabel(points[i], words, under) : []));
-      return { type: "group", children: [...named, ...names] };
+      const across = lines.flatMap((line, i) => acrossLabel(line, ats[i], frame, line.vertical ? over : under));
+      const named = (i) => labels[i].words && seen(points[i]);
+      const names = points.flatMap((point, i) => (named(i) ? pointLabel(point, labels[i].words, under) : []));
+      return { type: "group", children: [...across, ...names] };
     };
     const quiet = { silent: true, tooltip: { show: false } };
     // Axes reach every line.
@@ -174,12 +177,13 @@
     return { y: middle + each * (here.indexOf(series) - here.length / 2) + each * 0.1, height: each * 0.8 };
   }
 
-  // A text right of a mark, or left of it, or (over the mark, without halo) inside its end.
-  function ending(frame, left, right, y, words) {
-    const wide = widthOf(words) + 6;
+  // A text right of a mark, or left of it, or inside a bar's end, or where the picture ends.
+  function ending(frame, left, right, y, words, bar = false) {
+    const wide = widthOf(words) + 8, align = "right";
     if (right + wide <= frame.x + frame.width) return text(right + 5, y, words);
-    if (left - wide >= frame.x) return text(left - 5, y, words, { align: "right" });
-    return text(right - 5, y, words, { fill: "paper", align: "right", halo: false });
+    if (left - wide >= frame.x) return text(left - 5, y, words, { align });
+    if (bar && right - left >= wide) return text(right - 5, y, words, { fill: "paper", align, halo: false });
+    return text(frame.x + frame.width, y, words, { align });
   }
 
   // Bars from zero, or parts from a start to an end.
@@ -195,7 +199,7 @@
       const words = marked(series, to - (series.mark === "part" ? from : 0), chart.y);
       const bar = { type: "rect", shape: { x: left, y, width: Math.max(right - left, 1), height, r: 2 },
         style: { fill: ink(colour) } };
-      return { type: "group", children: [bar, ending(params.coordSys, left, right, y + height / 2, words)] };
+      return { type: "group", children: [bar, ending(params.coordSys, left, right, y + height / 2, words, true)] };
     };
     return custom(series.name, data, draw, { encode: { x: [0, 1], y: 2 } });
   }
@@ -226,18 +230,21 @@
     return custom(series.name, data, draw, { encode: { x: [0, 1, 2], y: 3 } });
   }
 
-  // Squares of a map; `fillOf` gives the colour of a value and of the text on it. A value is written where it has room,
-  // without its unit where that makes the room (the legend has it).
+  // Squares of a map; `fillOf` gives the colour of a value and of the text on it. Values are written where all
+  // have room, without their unit where that makes the room (the legend has it).
   function cells(series, chart, fillOf) {
     const values = chart.values ?? chart.y;
     const data = series.points.map(([x, y]) => [place(x, chart.x), place(y, chart.y)]);
+    const full = series.points.map((point) => marked(series, point[2], values));
+    const short = full.map((words) => words.replace(/ (GiB|tokens\/s|FLOP\/B)$/, ""));
+    const forms = [full, short].map((texts) => ({ texts, wide: Math.max(0, ...texts.map(widthOf)) + 6 }));
     const draw = (params, api) => {
       const [x, y] = data[params.dataIndex], value = series.points[params.dataIndex][2];
       if (x === null || y === null || value === null) return null;
       const [cx, cy] = api.coord([x, y]), [width, height] = api.size([1, 1]).map(Math.abs);
       const shape = { x: cx - width / 2 + 0.5, y: cy - height / 2 + 0.5, width: width - 1, height: height - 1 };
-      const { fill, over } = fillOf(series, value), full = marked(series, value, values);
-      const words = [full, full.replace(/ (GiB|tokens\/s|FLOP\/B)$/, "")].find((one) => widthOf(one) + 6 <= width);
+      const { fill, over } = fillOf(series, value);
+      const words = forms.find(({ wide }) => wide <= width)?.texts[params.dataIndex];
       const square = { type: "rect", shape, style: { fill: ink(fill) } };
       const children = [square];
       if (words && height >= HEIGHT) children.push(text(cx, cy, words, { align: "center", fill: over, halo: false }));
@@ -254,7 +261,8 @@
       if (x === null || y === null) return null;
       const [cx, cy] = api.coord([x, y]), [width, height] = api.size([1, 1]).map(Math.abs);
       const shape = { x: cx - width / 2 + 1, y: cy - height / 2 + 1, width: width - 2, height: height - 2 };
-      const edge = (name, lineWidth) => ({ type: "rect", shape, style: { fill: "none", stroke: ink(name), lineWidth } });
+      const edge = (name, lineWidth) => (
+        { type: "rect", shape, style: { fill: "none", stroke: ink(name), lineWidth } });
       return { type: "group", silent: true, children: [edge("paper", 6), edge(colour, 3)] };
     };
     return custom(series.name, data, draw, { encode: { x: 0, y: 1 }, silent: true, z: 4 });
