@@ -1,17 +1,27 @@
 """infopt: will it fit, how fast can it be, and which optimization pays."""
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "InfoptError", "boundary", "gate_files", "gate_text", "plan", "search", "simulate"]
+# The Python API: each name and the module it is in, which is loaded where the name is asked for.
+_HOMES = {
+    "Answer": "answer",
+    "InfoptError": "errors",
+    "boundary": "api",
+    "gate_files": "api",
+    "gate_text": "api",
+    "plan": "api",
+    "search": "api",
+    "simulate": "api",
+}
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> object:
-    """The Python API (api.py), loaded where one of its names is asked for."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from infopt import api
+    from importlib import import_module
 
-    return getattr(api, name)
+    return getattr(import_module(f"infopt.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

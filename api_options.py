@@ -47,8 +47,12 @@ class Keyword:
             return
         if self.is_list and isinstance(value, list | tuple):
             for one in value:
-                yield from self.words(one)
-        elif self.is_switch and isinstance(value, bool):
+                yield from self._word(one)
+        else:
+            yield from self._word(value)
+
+    def _word(self, value: Any) -> Iterator[str]:
+        if self.is_switch and isinstance(value, bool):
             if value or self.negative is not None:
                 yield self.option if value else str(self.negative)
         elif isinstance(value, str | int | float | os.PathLike) and not self.is_switch and not isinstance(value, bool):
