@@ -1,7 +1,6 @@
 """`infopt boundary`: the scenario, what arrives, what is in use already, and how deep to go."""
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,12 +8,15 @@ import typer
 from infopt.cli import app, emit
 from infopt.cli_load import LoadOptions
 from infopt.cli_observed import ObservedOptions
-from infopt.cli_options import OutputOptions, ScenarioOptions, takes
+from infopt.cli_options import Curves, OutputOptions, PlotFile, ScenarioOptions, takes
+from infopt.cli_page import PageOptions
+from infopt.cli_pictures import check_pictures
 from infopt.errors import InfoptError
 from infopt.units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
     from infopt.profiles.geometry import ModelProfile
+    from infopt.reports.pages.page import Page
     from infopt.studies.boundary import Boundaries
     from infopt.studies.observed import Filled
     from infopt.studies.prefix_trace import Capacity, Hits
@@ -42,10 +44,8 @@ class DepthOptions:
         str | None,
         typer.Option("--vary", metavar="NAME=LOW:HIGH", help="Gain and verdict along a quantity, as CSV."),
     ] = None
-    plot: Annotated[bool, typer.Option("--plot", help="Curves in the terminal, break-evens marked.")] = False
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.svg|png", help="The same curves as a picture.")
-    ] = None
+    curves: Curves = False
+    plot: PlotFile = None
 
     def techniques_in_use(self) -> tuple[str, ...]:
         """The names, one by one."""
@@ -103,13 +103,14 @@ def parse_capacity(text: str) -> "Capacity":
 
 
 @app.command(epilog=BOUNDARY_STATUSES)
-@takes(ScenarioOptions, LoadOptions, DepthOptions, TraceOptions, ObservedOptions, OutputOptions)
+@takes(ScenarioOptions, LoadOptions, DepthOptions, TraceOptions, ObservedOptions, PageOptions, OutputOptions)
 def boundary(
     scenario: ScenarioOptions,
     load: LoadOptions,
     depth: DepthOptions,
     trace: TraceOptions,
     observed: ObservedOptions,
+    page: PageOptions,
     output: OutputOptions,
     technique: Annotated[
         str | None, typer.Argument(metavar="TECHNIQUE", show_default=False, help="Without one: all of them.")
@@ -122,7 +123,7 @@ def boundary(
 
     \b
     infopt boundary --model 70b --hw h100:4 --isl 2k --osl 300 --batch 32
-    infopt boundary speculative --model 70b --hw h100:4 --ctx 4k --alpha 0.7 --draft 1b --plot
+    infopt boundary speculative --model 70b --hw h100:4 --ctx 4k --alpha 0.7 --draft 1b --curves
     infopt boundary kv --model 70b --hw h100:4 --ctx 8k --vary batch=1:256
     infopt boundary --model 70b --hw h100:4 --ctx 8k --batch 64 --with kv-fp8,weights-fp8
     infopt boundary --model 8b --hw l40s --observed observed.json --with prefix
@@ -130,9 +131,13 @@ def boundary(
 
     Gains are ratios, more is better. A flip is the value at which the verdict changes, all else as it is.
     """
-    if technique is None and (depth.vary is not None or depth.plot or depth.picture is not None):
-        raise InfoptError("--vary, --plot and --picture are of one technique: name it, infopt boundary speculative ...")
+    if technique is None and (depth.vary is not None or depth.curves or depth.plot is not None):
+        raise InfoptError("--vary, --curves and --plot are of one technique: name it, infopt boundary speculative ...")
+    check_pictures(depth.curves, depth.plot, output)
+    if depth.vary is not None and page.html is not None:
+        raise InfoptError("--vary prints one curve: leave it out with --html, whose page has every curve")
     found = answered(scenario, load, depth, trace, observed, technique)
+    page.write(lambda command: _web_page(found, technique, command))
     emit(_page(found, technique, depth, output))
     raise typer.Exit(boundary_status(found, technique, allow_undetermined))
 
@@ -189,13 +194,23 @@ def _page(found: "Boundaries", technique: str | None, depth: DepthOptions, outpu
         from infopt.studies.boundary_curve import varied
 
         return render_curve(varied(found, depth.vary), "json" if output.form == "json" else "csv")
-    if depth.picture is not None:
+    if depth.plot is not None:
         from infopt.reports.boundary_plot import draw
 
-        draw(found, depth.picture)
+        draw(found, depth.plot)
     from infopt.reports.render import render_boundary
 
-    return render_boundary(found, output.form, depth.plot)
+    return render_boundary(found, output.form, depth.curves)
+
+
+def _web_page(found: "Boundaries", technique: str | None, command: str) -> "Page":
+    if technique is None:
+        from infopt.reports.pages.boundary_overview import overview_page
+
+        return overview_page(found, command)
+    from infopt.reports.pages.boundary_technique import technique_page
+
+    return technique_page(found, command)
 
 
 def boundary_status(found: "Boundaries", technique: str | None, allow_undetermined: bool) -> int:

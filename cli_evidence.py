@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from infopt.cli import ALWAYS_GOOD, app, emit, verdict_status
-from infopt.cli_options import OutputOptions, takes
+from infopt.cli_options import OutputOptions, PlotFile, takes
+from infopt.cli_page import PageOptions
+from infopt.cli_pictures import check_pictures
 from infopt.errors import InfoptError
 
 VALIDATE_STATUSES = (
@@ -16,9 +18,10 @@ VALIDATE_STATUSES = (
 
 
 @app.command(epilog=ALWAYS_GOOD)
-@takes(OutputOptions)
+@takes(OutputOptions, PageOptions)
 def reproduce(
     output: OutputOptions,
+    page: PageOptions,
     document: Annotated[int | None, typer.Option("--document", metavar="1|2|3", help="Only this document.")] = None,
 ) -> None:
     """Every number of the three source documents beside what the ledgers say, and why they differ.
@@ -29,20 +32,24 @@ def reproduce(
     from infopt.reports.render import render_reproduction
     from infopt.studies.reproduce import reproduce as study
 
-    emit(render_reproduction(study(document), output.form))
+    items = study(document)
+    if page.html is not None:
+        from infopt.reports.pages.reproduce_page import reproduce_page
+
+        page.write(lambda command: reproduce_page(items, command))
+    emit(render_reproduction(items, output.form))
 
 
 @app.command(epilog=VALIDATE_STATUSES)
-@takes(OutputOptions)
+@takes(OutputOptions, PageOptions)
 def validate(
     output: OutputOptions,
+    page: PageOptions,
     truth: Annotated[Path | None, typer.Option("--truth", metavar="FILE.csv", help="Your own measurements.")] = None,
     predictions: Annotated[
         Path | None, typer.Option("--predictions", metavar="FILE.csv", help="Write every row here.")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw measured against predicted speed.")
-    ] = None,
+    plot: PlotFile = None,
     calibration: Annotated[
         Path | None,
         typer.Option("--calibration", metavar="FILE.yaml", help="Check a record of `infopt probe` instead."),
@@ -59,8 +66,10 @@ def validate(
     predicted.
     """
     if calibration is not None:
-        if truth or predictions or plot:
-            raise InfoptError("--calibration checks a record against itself: leave --truth, --predictions, --plot out")
+        if truth or predictions or plot or page.html:
+            raise InfoptError(
+                "--calibration checks a record against itself: leave --truth, --predictions, --plot and --html out"
+            )
         from infopt.hardware.calibration import load_calibration
         from infopt.reports.calibration_check_report import render_calibration_check
         from infopt.studies.calibration_check import check_calibration
@@ -73,6 +82,7 @@ def validate(
     from infopt.studies.validate import predictions_csv
     from infopt.studies.validate import validate as study
 
+    check_pictures(False, plot, output)
     result = study(truth)
     if predictions is not None:
         write_text(predictions, predictions_csv(result))
@@ -80,4 +90,8 @@ def validate(
         from infopt.reports.validate_plot import draw
 
         draw(result, plot)
+    if page.html is not None:
+        from infopt.reports.pages.validate_page import validate_page
+
+        page.write(lambda command: validate_page(result, command))
     emit(render_validation(result, output.form))

@@ -10,8 +10,10 @@ from infopt.cli import app, command, emit, tell, verdict_status
 from infopt.cli_options import (
     CalibrationOption,
     Context,
+    Curves,
     Online,
     OutputOptions,
+    PlotFile,
     calibration_notes,
     length,
     named_hardware,
@@ -19,6 +21,8 @@ from infopt.cli_options import (
     share,
     takes,
 )
+from infopt.cli_page import PageOptions
+from infopt.cli_pictures import check_pictures
 from infopt.cli_simulate_grid import SchedulerOption, WorkersOption
 from infopt.errors import InfoptError
 from infopt.units import parse_rate_per_s, parse_seconds, parse_usd
@@ -26,6 +30,7 @@ from infopt.units import parse_rate_per_s, parse_seconds, parse_usd
 if TYPE_CHECKING:
     from infopt.hardware.accelerator import HardwareChoice
     from infopt.reports.emit import EmitForm
+    from infopt.reports.pages.page import Page
     from infopt.studies.scenarios import Request
     from infopt.studies.search import Search, Targets
     from infopt.studies.search_simulated import Traffic
@@ -264,16 +269,16 @@ def searched(options: SearchOptions, simulation: SimulateOptions) -> "Search":
 
 
 @app.command(epilog=SEARCH_STATUSES)
-@takes(SearchOptions, SimulateOptions, OutputOptions)
+@takes(SearchOptions, SimulateOptions, PageOptions, OutputOptions)
 def search(
     options: SearchOptions,
     simulation: SimulateOptions,
+    page: PageOptions,
     output: OutputOptions,
     row: Annotated[int | None, number("--row", "Only this row of the front, with its neighbours.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Every term of the row (default: the first).")] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the front here (.svg, .png, .pdf).")
-    ] = None,
+    curves: Curves = False,
+    plot: PlotFile = None,
     emit_form: EmitOption = None,
     out: EmitFile = None,
     allow_undetermined: Annotated[
@@ -295,10 +300,9 @@ def search(
     from infopt.studies.search import holds
 
     check_emission(emit_form, out, printed=output.form != "table" or explain)
-    if plot is not None:
-        from infopt.reports.pictures import drawing
-
-        drawing(plot)
+    check_pictures(curves, plot, output)
+    if curves and (row is not None or explain or emit_form is not None):
+        raise InfoptError("--curves are of the whole front: leave --row, --explain and --emit out")
     result = searched(options, simulation)
     if plot is not None and result.front:
         from infopt.reports.search_plot import draw
@@ -306,10 +310,19 @@ def search(
         draw(result, plot)
     status = verdict_status(holds(result), allow_undetermined)
     chosen = row or result.chosen_number
+    alone = bool(result.front) and (explain or row is not None)
+    page.write(lambda command: _web_page(result, chosen if alone else None, explain, command))
     if emit_form is not None and emitted(result, chosen, emit_form, out):
         raise typer.Exit(status)
-    if result.front and (explain or row is not None):
+    if alone:
         emit(render_search_row(result, chosen, output.form, explain))
     else:
-        emit(render_search(result, output.form))
+        emit(render_search(result, output.form, curves))
     raise typer.Exit(status)
+
+
+def _web_page(result: "Search", row: int | None, explain: bool, command: str) -> "Page":
+    """The page of the search, or of one row of its front."""
+    from infopt.reports.pages.search_overview import search_page, search_row_page
+
+    return search_page(result, command) if row is None else search_row_page(result, row, explain, command)

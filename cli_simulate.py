@@ -12,8 +12,17 @@ import typer
 
 from infopt.cli import app, emit, tell
 from infopt.cli_observed import ObservedOptions
-from infopt.cli_options import OutputOptions, ScenarioOptions, calibration_notes, takes, without_options
+from infopt.cli_options import (
+    Curves,
+    OutputOptions,
+    PlotFile,
+    ScenarioOptions,
+    calibration_notes,
+    takes,
+    without_options,
+)
 from infopt.cli_page import PageOptions
+from infopt.cli_pictures import check_pictures
 from infopt.cli_serving import ServingOptions, TargetOptions
 from infopt.cli_simulate_grid import GridOptions, varied
 from infopt.cli_traffic import TrafficOptions
@@ -38,10 +47,8 @@ class ShownOptions:
     interval: Annotated[
         bool, typer.Option("--interval", help="Both ends of the step times' interval are simulated as well.")
     ] = False
-    plot: Annotated[bool, typer.Option("--plot", help="Curves over time in the terminal.")] = False
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.svg|png", help="The same curves as a picture.")
-    ] = None
+    curves: Curves = False
+    plot: PlotFile = None
     rows: Annotated[
         Path | None, typer.Option("--rows", metavar="FILE.csv", help="A row for each request is written here.")
     ] = None
@@ -81,7 +88,7 @@ def simulate(
 
     \b
     infopt simulate --model 8b --hw h100 --isl 2000 --osl 300 --rate 8/s --ttft 1s --tpot 50ms
-    infopt simulate --model 8b --hw h100 --trace azure-conv --speedup 2 --plot
+    infopt simulate --model 8b --hw h100 --trace azure-conv --speedup 2 --curves
     infopt simulate --model 70b --hw h100:8 --trace mooncake --rate 1/s --leave-out-long
     infopt simulate --model 8b --hw h100 --workload interactive --rate 9/s --requests 5000
     infopt simulate --model 8b --hw h100 --isl 1k --osl 200 --users 64 --output-spread 1
@@ -96,6 +103,7 @@ def simulate(
     """
     records = (scenario, traffic, serving, targets, observed, shown)
     many.check(shown)
+    check_pictures(shown.curves, shown.plot, output)
     _check_files(shown, page)
     if many.vary:
         text, status = varied(records[:5], many, output.form, lambda laid: job_of((*laid, shown)), page)
@@ -117,9 +125,9 @@ def _single(records: Records, shown: ShownOptions, form: "Format", page: PageOpt
     from infopt.studies.simulate import simulated
 
     job = job_of(records)
-    keeps = any(path is not None for path in (shown.rows, shown.save, page.html))
+    keeps = shown.curves or any(path is not None for path in (shown.rows, shown.save, shown.plot, page.html))
     found = simulated(replace(job, choices=replace(job.choices, keep_rows=keeps, hits=True)))
-    text = render_simulation(found, form, next_step(found, sys.argv[1:]), shown.plot)
+    text = render_simulation(found, form, next_step(found, sys.argv[1:]), shown.curves)
     _write(found, shown)
     if page.html is not None:
         from infopt.reports.pages.simulate_page import simulate_page
@@ -173,10 +181,10 @@ def _write(found: "Simulation", shown: ShownOptions) -> None:
         from infopt.studies.saved_simulation import rows_csv
 
         write_text(shown.rows, rows_csv(found))
-    if shown.picture is not None:
+    if shown.plot is not None:
         from infopt.reports.simulate_plot import draw
 
-        draw(found, shown.picture)
+        draw(found, shown.plot)
     if shown.save is not None:
         from infopt.studies.saved_run import save_run
 
@@ -188,8 +196,8 @@ def _compared(records: Records, shown: ShownOptions, form: "Format", page: PageO
     from infopt.reports.simulate_compare_report import render_comparison
     from infopt.studies.simulate_compare import compare
 
-    if shown.save is not None or shown.rows is not None or shown.picture is not None or shown.plot:
-        raise InfoptError("--save, --rows, --plot and --picture are of one simulation: leave --compare out")
+    if shown.save is not None or shown.rows is not None or shown.plot is not None or shown.curves:
+        raise InfoptError("--save, --rows, --curves and --plot are of one simulation: leave --compare out")
     assert shown.compare is not None
     jobs = [job_of((*overlaid(records[:5], text), shown)) for text in shown.compare]
     keeps = page.html is not None
@@ -225,12 +233,8 @@ def _enough(found: "Simulation") -> int:
 
 def _check_files(shown: ShownOptions, page: PageOptions) -> None:
     """Refuse what cannot be written before anything is computed."""
-    if shown.picture is not None:
-        from infopt.reports.pictures import drawing
-
-        drawing(shown.picture, "--picture")
     files: dict[Path, str] = {}
-    asked = (("--rows", shown.rows), ("--save", shown.save), ("--picture", shown.picture), ("--html", page.html))
+    asked = (("--rows", shown.rows), ("--save", shown.save), ("--plot", shown.plot), ("--html", page.html))
     for option, path in asked:
         if path is None:
             continue

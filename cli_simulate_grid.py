@@ -48,9 +48,9 @@ class GridOptions:
         """Refuse what is of many simulations where there is one, and the other way round."""
         if not self.vary and (self.workers is not None or self.scheduler is not None):
             raise InfoptError("--workers and --scheduler are for many simulations: add --vary NAME=V1,V2")
-        single = (shown.plot, shown.picture, shown.rows, shown.save, shown.compare)
+        single = (shown.curves, shown.plot, shown.rows, shown.save, shown.compare)
         if self.vary and any(single):
-            raise InfoptError("--plot, --picture, --rows, --save and --compare are not of many: leave --vary out")
+            raise InfoptError("--curves, --plot, --rows, --save and --compare are not of many: leave --vary out")
 
 
 def varied(

@@ -11,7 +11,7 @@ from infopt.reports.markdown import rows_markdown
 from infopt.studies.boundary import Boundaries
 
 
-def page(found: Boundaries, plot: bool) -> str:
+def page(found: Boundaries, curves: bool = False) -> str:
     """The page of the one technique asked about."""
     from infopt.reports.terminal import columns_table, facts, heading, to_text
 
@@ -23,7 +23,7 @@ def page(found: Boundaries, plot: bool) -> str:
     table = flip_rows(boundary)
     parts += ["", heading("Flips", "the verdict changes here, all else as it is")]
     parts.append(columns_table(("quantity", "value", "now", "verdict"), table, "verdict", ("now",), indent=2))
-    if plot:
+    if curves:
         parts += list(_curves(found))
     if found.trace is not None:
         from infopt.reports.prefix_trace_report import section

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.padding import Padding
 from rich.text import Text
@@ -12,6 +12,7 @@ from infopt.reports.screen import plain_characters, terminal_width
 
 LABEL = 10  # columns for the figures of the vertical axis
 ROWS = 8
+BETWEEN = "   "  # items of a legend
 ROUND = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 7, 8, 9)  # where an axis may end, times a power of ten
 BLOCKS, ASCII_BLOCKS = " ▁▂▃▄▅▆▇█", " .:#"
 MARKS = {"line": "●", "other": "○", "floor": "·", "band": "░", "rule": "─"}
@@ -60,6 +61,15 @@ def even(low: float, high: float, columns: int) -> list[float]:
     [1.0, 2.0, 4.0, 8.0]
     """
     return [low * (high / low) ** (at / max(1, columns - 1)) for at in range(columns)]
+
+
+def steps(points: int, columns: int) -> list[float]:
+    """The point that stands at each column, where points lie at even distances.
+
+    >>> steps(3, 5)
+    [0.0, 0.5, 1.0, 1.5, 2.0]
+    """
+    return [at * (points - 1) / max(1, columns - 1) for at in range(columns)]
 
 
 def round_top(most: float) -> float:
@@ -112,10 +122,38 @@ def chart(
         yield Text(f"{labels.get(row, ''):>{LABEL}} {''.join(cells)}".rstrip())
 
 
+def scatter(points: Sequence[tuple[float, float, str]], write: Callable[[float], str], rows: int) -> Iterator[Text]:
+    """Points (x, y, name), both axes logarithmic: the name where there is room for it, else a dot."""
+    columns = width()
+    cells = [[" "] * columns for _ in range(rows + 1)]
+    xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
+    for x, y, name in points:
+        row = cells[column_of(y, min(ys), max(ys), rows + 1)]
+        at = min(column_of(x, min(xs), max(xs), columns), columns - len(name))
+        if all(cell == " " for cell in row[max(0, at - 1) : at + len(name) + 1]):
+            row[at : at + len(name)] = name
+        elif row[at] == " ":
+            row[at] = mark("floor")
+    ticks = {0: min(ys), rows // 2: math.sqrt(min(ys) * max(ys)), rows: max(ys)}
+    labels = {at: write(value) for at, value in ticks.items()}
+    for at in range(rows, -1, -1):
+        yield Text(f"{labels.get(at, ''):>{LABEL}} {''.join(cells[at])}".rstrip())
+
+
 def legend(layers: Sequence[Layer]) -> Padding:
     """Marks and names, the front one first."""
-    named = [f"{layer.mark} {layer.name}" for layer in reversed(layers) if layer.name]
-    return Padding(Text("   ".join(named), style="dim"), (0, 0, 0, LABEL + 1))
+    return legend_of([f"{layer.mark} {layer.name}" for layer in reversed(layers) if layer.name])
+
+
+def legend_of(items: Sequence[str]) -> Padding:
+    """Items beside each other, none of them broken where it fits."""
+    lines = [items[0]]
+    for item in items[1:]:
+        if len(lines[-1]) + len(BETWEEN) + len(item) <= width():
+            lines[-1] += BETWEEN + item
+        else:
+            lines.append(item)
+    return Padding(Text("\n".join(lines), style="dim"), (0, 0, 0, LABEL + 1))
 
 
 def axis(left: str, right: str, columns: int, now: tuple[int, str] | None = None) -> Iterator[Text]:

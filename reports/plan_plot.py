@@ -18,6 +18,7 @@ from infopt.reports.pictures import (
     TARGET,
     picture,
     scale,
+    title,
 )
 from infopt.studies.plan_curves import KvCurve, PlanCurves, Roofline, TpotCurve
 from infopt.studies.planning import Plan
@@ -40,7 +41,7 @@ def draw(plan: Plan, curves: PlanCurves, path: Path) -> None:
         _roofline(roofline, curves.roofline)
         _tpot(tpot, curves.tpot)
         _kv(kv, curves.kv, plan.scenario.batch)
-        figure.suptitle(f"{words.title(plan)}: {words.verdict_word(plan).lower()}", fontweight="bold")
+        title(figure, f"{words.title(plan)}: {words.verdict_word(plan).lower()}")
 
 
 def _memory(panel: Any, plan: Plan) -> None:
@@ -107,8 +108,8 @@ def _tpot(panel: Any, curve: TpotCurve) -> None:
 
 def _kv(panel: Any, curve: KvCurve, batch: int) -> None:
     """The cache as a share of memory and of a step's bytes."""
-    title = f"KV cache of {format_whole(batch)} at once, against the tokens of each"
-    panel.set(title=title, xlabel="tokens of each sequence", ylabel="share")
+    panel.set(title=f"KV cache of {format_whole(batch)} at once, against the tokens of each")
+    panel.set(xlabel="tokens of each sequence", ylabel="share")
     panel.plot(curve.context_tokens, curve.kv_share, color=BLUE, label="of a device's memory")
     panel.plot(curve.context_tokens, curve.kv_share_of_step, color=ORANGE, linestyle="--", label="of a step's bytes")
     panel.plot(curve.context_tokens, curve.pool_share, label="the most there is room for", **LIMIT)

@@ -201,7 +201,7 @@ def render_search_row(result: "Search", number: int, form: Form, explain: bool) 
     return row_page(result, number) + ("\n\n" + render_plan(plan_of(d), form, True) if explain else "")
 
 
-def render_search(result: "Search", form: Form) -> str:
+def render_search(result: "Search", form: Form, curves: bool = False) -> str:
     """The deployments that meet the targets."""
     from infopt.reports import search_report as report
 
@@ -209,7 +209,7 @@ def render_search(result: "Search", form: Form) -> str:
         return _json(report.as_dict(result))
     if form == "csv":
         return _table(report.rows(result), form)
-    return report.markdown(result) if form == "md" else report.page(result)
+    return report.markdown(result) if form == "md" else report.page(result, curves)
 
 
 def render_ladder(found: "Ladder", form: Form) -> str:
@@ -234,13 +234,13 @@ def render_boundaries(found: "Boundaries", form: Form) -> str:
     return report.markdown(found) if form == "md" else report.page(found)
 
 
-def render_boundary(found: "Boundaries", form: Form, plot: bool) -> str:
+def render_boundary(found: "Boundaries", form: Form, curves: bool = False) -> str:
     """One technique in full."""
     if form in ("json", "csv"):
         return render_boundaries(found, form)
     from infopt.reports import boundary_page as report
 
-    return report.markdown(found) if form == "md" else report.page(found, plot)
+    return report.markdown(found) if form == "md" else report.page(found, curves)
 
 
 def render_curve(curve: "Curve", form: Form) -> str:

@@ -17,12 +17,12 @@ from infopt.studies.search_neighbours import neighbours
 MOST_LABEL = 40  # columns of a neighbour's name
 
 
-def search_page(result: Search) -> str:
+def search_page(result: Search, curves: bool = False) -> str:
     """What was asked, the front by weight format, the chosen deployment, why its neighbours lost."""
-    return to_text(_parts(result))
+    return to_text(_parts(result, curves))
 
 
-def _parts(result: Search) -> Iterator[RenderableType]:
+def _parts(result: Search, curves: bool) -> Iterator[RenderableType]:
     yield Text(f"Deployments of {result.model.id}", style="bold")
     scenario = result.space.replicas[0].scenario
     yield facts(
@@ -39,6 +39,11 @@ def _parts(result: Search) -> Iterator[RenderableType]:
         yield facts([("binding", result.binding.text), *listed("or", result.binding.others), *_unknown(result)])
         return
     yield from _tables(result)
+    if curves:
+        from infopt.reports.search_curves import drawn
+
+        yield from drawn(result)
+        yield ""
     if result.tails:
         yield from _simulated(result)
     yield from _row(result, result.chosen_number)
@@ -89,7 +94,7 @@ def _row(result: Search, number: int) -> Iterator[RenderableType]:
     d = row_of(result, number)
     plan = plan_of(d)
     command = words.command_of(plan)
-    yield heading(f"ROW {number}", f"{_why(result, d)}weights {words.format_note(result, d)}")
+    yield heading(f"ROW {number}", f"{why(result, d)}weights {words.format_note(result, d)}")
     simulated = [("simulated", tails.row_words(d, result.tails[number - 1], result.targets))] if result.tails else []
     yield facts([*words.deployment_facts(d, plan), *simulated, *listed("note", words.notes(d, plan))])
     yield ""
@@ -117,7 +122,7 @@ def folded(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _why(result: Search, d: Deployment) -> str:
+def why(result: Search, d: Deployment) -> str:
     """Why the first row is first."""
     if d is not result.chosen:
         return ""

@@ -121,11 +121,11 @@ def flat_row(number: int, d: Deployment) -> dict[str, Any]:
     }
 
 
-def page(result: Search) -> str:
+def page(result: Search, curves: bool = False) -> str:
     """The terminal form."""
     from infopt.reports.search_page import search_page
 
-    return search_page(result)
+    return search_page(result, curves)
 
 
 def markdown(result: Search) -> str:

@@ -1,29 +1,44 @@
-"""A simulation over time in characters: running and waiting requests, the cache, output tokens a second."""
+"""A simulation over time in characters: first tokens, running and waiting requests, the cache, output tokens."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from infopt.reports.screen import plain_characters, terminal_width
+from infopt.reports import curves as drawing
+from infopt.simulation.over_time import over_time
 from infopt.studies.simulate import Simulation
 from infopt.units import format_seconds, format_share
 
 ROWS = 5
-LABEL = 10
-BLOCKS = " ▁▂▃▄▅▆▇█"
-ASCII_BLOCKS = " .:#"
 
 
 def drawn(s: Simulation) -> Iterator[RenderableType]:
     """One panel under the other, on one axis of time."""
-    width = terminal_width() - LABEL - 3
+    columns = drawing.width()
+    yield from _first_tokens(s, columns)
     for name, values, top in series(s):
-        columns = spread(s.samples.time_s, values, width)
         yield Text(name, style="bold")
-        yield from _panel(columns, top)
-    end = format_seconds(s.samples.time_s[-1]) if s.samples.time_s else ""
-    yield Text(f"{'':>{LABEL}} 0{end.rjust(width - 1)}", style="dim")
+        yield from drawing.area(spread(s.samples.time_s, values, columns), top, ROWS)
+    yield from drawing.axis("0", format_seconds(s.samples.time_s[-1]) if s.samples.time_s else "", columns)
+
+
+def _first_tokens(s: Simulation, columns: int) -> Iterator[RenderableType]:
+    """Percentiles of TTFT by when requests were sent, where the requests were kept and some were answered."""
+    found = over_time(s.rows) if s.rows is not None else None
+    known = [value for value in found.ttft_s.p99 if value is not None] if found else []
+    if found is None or not known:
+        return
+    target_s, end_s = s.job.targets.ttft_s, s.samples.time_s[-1]
+    at = [end_s * column / max(1, columns - 1) for column in range(columns)]
+    half, most = (drawing.read_off(found.time_s, values, at) for values in (found.ttft_s.p50, found.ttft_s.p99))
+    layers = [drawing.line("p99", most, "other"), drawing.line("p50", half)]
+    if target_s is not None:
+        layers.insert(0, drawing.rule(f"target {format_seconds(target_s)}", target_s, columns))
+    top = drawing.round_top(max([*known, target_s or 0.0]))
+    yield Text("TTFT", style="bold").append("  by when requests were sent", style="dim")
+    yield from drawing.chart(layers, 0.0, top, {0.0: "0", top: format_seconds(top)}, ROWS)
+    yield drawing.legend(layers)
 
 
 def series(s: Simulation) -> Iterator[tuple[str, Sequence[float], str]]:
@@ -64,14 +79,3 @@ def spread(times_s: Sequence[float], values: Sequence[float], width: int) -> lis
     for total, count in zip(sums, counts, strict=True):
         columns.append(total / count if count else columns[-1] if columns else 0.0)
     return columns
-
-
-def _panel(columns: Sequence[float], top: str) -> Iterator[RenderableType]:
-    blocks = ASCII_BLOCKS if plain_characters() else BLOCKS
-    levels = len(blocks) - 1
-    most = max(columns, default=0.0)
-    heights = [round(value / most * ROWS * levels) if most else 0 for value in columns]
-    for row in range(ROWS - 1, -1, -1):
-        label = top if row == ROWS - 1 else "0" if row == 0 else ""
-        cells = "".join(blocks[min(levels, max(0, height - row * levels))] for height in heights)
-        yield Text(f"{label:>{LABEL}} {cells}".rstrip())

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from infopt.studies.simulate import Simulation
 
 
-def render_simulation(found: "Simulation", form: "Form", command: str = "", plot: bool = False) -> str:
+def render_simulation(found: "Simulation", form: "Form", command: str = "", curves: bool = False) -> str:
     """One simulation."""
     if form in ("json", "csv"):
         from infopt.reports import simulate_json as plain
@@ -21,4 +21,4 @@ def render_simulation(found: "Simulation", form: "Form", command: str = "", plot
         return rows_csv([plain.flat_row(found)])
     from infopt.reports import simulate_report as report
 
-    return report.markdown(found) if form == "md" else report.page(found, command, plot)
+    return report.markdown(found) if form == "md" else report.page(found, command, curves)

@@ -19,14 +19,14 @@ PHASE_NAMES = {"before": "before", "hit": "as it failed", "during": "with one aw
 INTERVAL = ("", "shortest", "expected", "longest")
 
 
-def page(s: Simulation, command: str = "", plot: bool = False) -> str:
+def page(s: Simulation, command: str = "", curves: bool = False) -> str:
     """The terminal form."""
     from infopt.reports.terminal import to_text
 
-    return to_text(_parts(s, command, plot))
+    return to_text(_parts(s, command, curves))
 
 
-def _parts(s: Simulation, command: str, plot: bool) -> Iterator[Any]:
+def _parts(s: Simulation, command: str, curves: bool) -> Iterator[Any]:
     from rich.text import Text
 
     from infopt.reports.terminal import STYLES, columns_table, facts, heading, listed
@@ -48,7 +48,7 @@ def _parts(s: Simulation, command: str, plot: bool) -> Iterator[Any]:
         yield ""
         yield heading(name, note)
         yield columns_table(columns, table, columns[0], droppable, indent=2)
-    if plot:
+    if curves:
         from infopt.reports.simulate_curves import drawn
 
         yield ""

@@ -344,11 +344,11 @@ def test_exit_statuses(capsys: pytest.CaptureFixture[str], arguments: Sequence[s
         (("--rate", "5/s", "--ctx", "1k"), "more than --ctx"),
         (("--rate", "5/s", "--ctx", "2k", "--output-spread", "2"), "--ctx 2048: raise it"),
         (("--trace", "azure-conv"), "--isl, --osl with --trace"),
-        (("--rate", "5/s", "--picture", "curves.gif"), "must end in"),
+        (("--rate", "5/s", "--plot", "curves.gif"), "must end in"),
         (("--rate", "5/s", "--rows", "nowhere/rows.csv"), "no folder nowhere"),
         (("--rate", "5/s", "--save", "nowhere/run.yaml"), "no folder nowhere"),
         (("--rate", "5/s", "--compare", "--chunk 512", "--bad 1"), "No such option"),
-        (("--rate", "5/s", "--compare", "--chunk 512", "--chunk 1k", "--plot"), "leave --compare out"),
+        (("--rate", "5/s", "--compare", "--chunk 512", "--chunk 1k", "--curves"), "leave --compare out"),
     ],
     ids=" ".join,
 )

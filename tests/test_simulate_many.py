@@ -277,7 +277,7 @@ def test_forms_of_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
         (("--vary", "max-num-seqs=many"), "--max-num-seqs"),
         (("--workers", "2"), "add --vary"),
         (("--scheduler", "tcp://127.0.0.1:1"), "add --vary"),
-        (("--vary", "chunk=512", "--plot"), "leave --vary out"),
+        (("--vary", "chunk=512", "--curves"), "leave --vary out"),
         (("--vary", "chunk=512", "--compare", "--chunk 512", "--chunk 1k"), "leave --vary out"),
         (("--vary", "chunk=512,1k", "--workers", "0"), "--workers"),
         (("--vary", "chunk=512,1k", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"), "give one of them"),

@@ -18,7 +18,7 @@ BASE = ("simulate", "--model", "8b", "--hw", "h100", "--isl", "1k", "--osl", "20
 TENANTS = ("--tenant", "paid=30%:0", "--tenant", "free=70%:1")
 PAGES: list[tuple[str, int, tuple[str, ...]]] = [
     ("simulate_8b", 80, (*BASE, "--rate", "8/s", "--ttft", "1s", "--tpot", "50ms")),
-    ("simulate_saturated", 80, (*BASE, "--rate", "40/s", "--plot")),
+    ("simulate_saturated", 80, (*BASE, "--rate", "40/s", "--curves")),
     (
         "simulate_tenants",
         60,
@@ -83,10 +83,9 @@ def test_the_next_command_is_one_that_keeps_up(
 
 
 def test_the_picture_is_written_whole(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need the extra report")
     for ending in ("svg", "png"):
         path = tmp_path / f"curves.{ending}"
-        printed(capsys, (*BASE, "--rate", "8/s", "--picture", str(path)))
+        printed(capsys, (*BASE, "--rate", "8/s", "--plot", str(path)))
         assert path.stat().st_size > 1000
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -94,9 +93,9 @@ def test_the_picture_is_written_whole(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_curves_in_ascii_where_the_terminal_takes_nothing_else(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("simulate_curves", "terminal"):
+    for module in ("curves", "terminal"):
         monkeypatch.setattr(f"infopt.reports.{module}.plain_characters", lambda: True)
-    text = printed(capsys, (*BASE, "--rate", "40/s", "--plot"))
+    text = printed(capsys, (*BASE, "--rate", "40/s", "--curves"))
     curves = text.partition("running\n")[2].partition("assumed")[0]
     assert curves.isascii()
     assert "#" in curves
