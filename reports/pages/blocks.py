@@ -1,5 +1,6 @@
 """Pieces of a page as HTML. Every text is escaped here, so callers hand over plain text."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -62,14 +63,37 @@ def table(
     named = f"<caption>{escape(caption)}</caption>" if caption else ""
     # A wide table scrolls by itself, by keyboard too.
     return Html(
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escape(caption or "table")}">'
         f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
-def section(title: str, *parts: Html, note: str = "") -> Html:
+class Section(Html):
+    """A part of a page with its title, which links of the page lead to."""
+
+    id: str
+    title: str
+
+
+def section(title: str, *parts: Html, note: str = "") -> Section:
+    """A titled part. Figures directly in it stand two beside each other where there is room."""
+    id = f"part-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}"
     soft = f'<p class="soft">{escape(note)}</p>' if note else ""
-    return Html(f"<section><h2>{escape(title)}</h2>{soft}{''.join(parts)}</section>")
+    made = Section(f'<section id="{id}"><h2>{escape(title)}</h2>{soft}{"".join(parts)}</section>')
+    made.id, made.title = id, title
+    return made
+
+
+def links(sections: Iterable[Section]) -> Html:
+    """Links to sections of this page."""
+    items = "".join(f'<li><a href="#{one.id}">{escape(one.title)}</a></li>' for one in sections)
+    return Html(f'<nav class="parts" aria-label="On this page"><ul>{items}</ul></nav>')
+
+
+def words(rows: Iterable[tuple[str, str]]) -> Html:
+    """Words and what they mean."""
+    lines = "".join(f"<dt>{put(word)}</dt><dd>{put(meaning)}</dd>" for word, meaning in rows)
+    return Html(f'<dl class="words">{lines}</dl>')
 
 
 def listing(texts: Iterable[str]) -> Html:
@@ -91,3 +115,8 @@ def figure(chart: Chart) -> Html:
         f'aria-label="{escape(f"{chart.title}. {chart.description}")}"></div>'
         f"<figcaption><strong>{escape(chart.title)}</strong> {escape(chart.description)}</figcaption>{data}</figure>"
     )
+
+
+def figures(charts: Iterable[Chart]) -> Html:
+    """Figures, two beside each other where there is room."""
+    return Html(f'<div class="figures">{"".join(map(figure, charts))}</div>')
