@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from infopt.frozen import dataclass
-from infopt.reports.pages.blocks import Html
+from infopt.reports.pages.blocks import Html, Section, links
 from infopt.reports.pages.charts import Chart, chart_dict
 
 DATA = Path(__file__).resolve().parent / "data"
-# In the order in which they run. The library draws, charts.js turns our charts into its options.
+# In the order in which they run: the library, then ours from figures as text to charts of the page.
 CHART_SCRIPTS = ("echarts.min.js", "written.js", "shapes.js", "options.js", "charts.js")
+
+LINKED = (4, 15)  # sections that are worth a list of links
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def page_text(page: Page) -> str:
     style = (DATA / "page.css").read_text(encoding="utf-8").strip()
     blocks = {"infopt-result": page.result, "infopt-charts": [chart_dict(chart) for chart in page.charts]}
     blocks |= page.data or {}
-    return "\n".join(
+    text = "\n".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts, style)}">',
@@ -55,20 +57,29 @@ def page_text(page: Page) -> str:
             f"<title>{escape(page.title)}</title>",
             f"<style>{style}</style>\n</head>\n<body>\n<main>",
             f"<h1>{escape(page.title)}</h1>",
-            *page.body,
+            *body_of(page),
             f'<p class="soft made">Made by <code>{escape(page.command)}</code></p>\n</main>',
             *(data_block(id, data) for id, data in blocks.items()),
             *(f"<script>{script}</script>" for script in scripts),
             "</body>\n</html>\n",
         )
     )
+    # A name of a file need not be text: what is no character is shown as one that is missing.
+    return text.encode("utf-8", "replace").decode()
+
+
+def body_of(page: Page) -> list[Html]:
+    """The body, and in front of it the way to its sections where it is long."""
+    body = list(page.body)
+    sections = [part for part in body if isinstance(part, Section)]
+    return [links(sections), *body] if LINKED[0] <= len(sections) <= LINKED[1] else body
 
 
 def policy(scripts: Iterable[str], style: str) -> str:
-    """The Content-Security-Policy: our own scripts and style sheet by hash; the library sets styles of elements."""
+    """The Content-Security-Policy: our own scripts and style sheet by hash, and nothing else."""
     allowed = " ".join(f"'{_hash(script)}'" for script in scripts) or "'none'"
     return (
-        f"default-src 'none'; script-src {allowed}; style-src-elem '{_hash(style)}'; style-src-attr 'unsafe-inline'; "
+        f"default-src 'none'; script-src {allowed}; style-src-elem '{_hash(style)}'; style-src-attr 'none'; "
         "base-uri 'none'; form-action 'none'"
     )
 
