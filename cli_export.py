@@ -57,6 +57,8 @@ class PromiseOptions:
 
     def load(self) -> LoadOptions:
         """The same as options of a load."""
+        if self.good is not None and self.ttft is None:
+            raise InfoptError("--good is of a target for the first token: add --ttft TIME")
         return LoadOptions(
             rate=self.rate,
             ttft=self.ttft,

@@ -101,6 +101,8 @@ def export(model: ModelProfile, hardware: HardwareChoice, request: Request, load
     Errors: DoesNotFitError and UndeterminedError by the plan's verdict; InfoptError for an engine without known
     metrics, and for matches and prefixes that are none.
     """
+    if not 0 < wanted.good_share <= 1:
+        raise InfoptError(f"--good {wanted.good_share:g}: no part of the requests; more than 0, at most 1")
     names = named_metrics(wanted.metrics, engine_name(request.engine))
     matches, prefix = [match_of(text, names) for text in wanted.matches], _prefix(wanted.prefix, names)
     found = plan(model, hardware, request)

@@ -84,8 +84,9 @@ class Queries:
         return f"0 * ({counted}) + {self.scope.replicas}"
 
     def present(self) -> str | None:
-        """The series that every server of this engine has, as they are."""
-        return self._first(self._selected(way.metric, way) for way in self.names.gauges.get("running", ()))
+        """Series that a server of this engine has, as they are: any of them shows that it is scraped."""
+        ways = (*self.names.gauges.get("running", ()), *self.names.counters.get("requests", ()))
+        return self._first(self._selected(way.metric, way) for way in ways)
 
     def selector(self, matchers: Sequence[str]) -> str:
         """Those series under one selector, by other matchers."""
@@ -98,7 +99,7 @@ class Queries:
     def time(self, name: Time, quantile: Quantile = "mean") -> str | None:
         """A time, from its histogram or from two counters."""
         ways = (way for way in self.names.times.get(name, ()) if way.rate is None and not way.per_request)
-        return self._first(found for way in ways if (found := self._time(way, quantile)) is not None)
+        return self._first(self._time(way, quantile) for way in ways)
 
     def tpot(self, quantile: Quantile = "mean") -> str | None:
         """Per output token after a request's first: the histogram's, else its mean from the time of steps."""
@@ -111,29 +112,28 @@ class Queries:
         prefill, requests = self.time("prefill_s"), self.rate("requests")
         if seconds is None and inference and prefill and requests:
             seconds = f"clamp_min({inference} - {_wrapped(prefill)} * {_wrapped(requests)}, 0)"
-        return self._first(one for one in (found, self._ratio(seconds, decoded)) if one is not None)
+        return self._first((found, self._ratio(seconds, decoded)))
 
     def decoded(self) -> str | None:
         """Output tokens in a second but for the first of each answer."""
-        output, first = self.rate("output_tokens"), self.rate("first_tokens")
-        return None if output is None or first is None else f"clamp_min({_wrapped(output)} - {_wrapped(first)}, 0)"
+        found = _difference(self.rate("output_tokens"), self.rate("first_tokens"))
+        return None if found is None else f"clamp_min({found}, 0)"
 
     def tokens_per_step(self) -> str | None:
         """Tokens a step gives a sequence: 1 without speculation."""
         steps, own, decoded = self.rate("answer_steps"), self.rate("accepted"), self.decoded()
-        if steps is not None and own is not None:
-            return f"1 + {self._ratio(own, steps)}"
-        if steps is not None and decoded is not None:
-            return self._ratio(decoded, steps)
+        counted = self._ratio(decoded if own is None else own, steps)
         itl, tpot = self.time("itl_s"), self.time("tpot_s")
-        if itl is not None and tpot is not None:
-            return f"{_wrapped(itl)} / {_wrapped(tpot)}"
-        output, accepted = self.rate("output_tokens"), self._drafting("accepted")
-        emitted = decoded or output
-        if emitted is not None and accepted is not None:
-            return self._ratio(emitted, f"{_wrapped(emitted)} - {_wrapped(accepted)}")
+        emitted, accepted = decoded or self.rate("output_tokens"), self._drafting("accepted")
         length = self.gauge("accept_length")
-        return None if length is None else f"clamp_min({length}, 1)"
+        return self._first(
+            (
+                counted if own is None or counted is None else f"1 + {counted}",
+                self._ratio(itl, tpot),
+                self._ratio(emitted, _difference(emitted, accepted)),
+                None if length is None else f"clamp_min({length}, 1)",
+            )
+        )
 
     def step(self) -> str | None:
         """Time of one decode step: counted by steps, else of tokens and the tokens a step gives, else one each."""
@@ -145,10 +145,11 @@ class Queries:
     def batch(self) -> str | None:
         """Sequences in a step of one replica: counted over steps, else by the gauge."""
         steps, answers, first = (self.rate(name) for name in ("steps", "answer_steps", "first_tokens"))
+        gauge = self._ratio(self.gauge("running"), self.replicas())
         if steps is not None and answers is not None and not self.names.at_end:
             outputs = answers if first is None else f"{_wrapped(answers)} + {_wrapped(first)}"
-            return self._ratio(outputs, steps)
-        return self._ratio(self.gauge("running"), self.replicas())
+            return self._first((self._ratio(outputs, steps), gauge))
+        return gauge
 
     def kv_use(self) -> str | None:
         """Share of the cache pool in use."""
@@ -163,26 +164,25 @@ class Queries:
             if way.misses is not None:
                 queries = f"{_wrapped(hits)} + {_wrapped(self._total(way.misses, self._rate))}"
             found.append(self._ratio(hits, queries))
-        return self._first(one for one in found if one is not None)
+        return self._first((*found, self.gauge("prefix_hit_share")))
 
     def accepted_per_draft(self) -> str | None:
         """Tokens of a draft that were accepted."""
         accepted, drafts, emitted = (self._drafting(name) for name in ("accepted", "drafts", "emitted"))
-        ways = [self._ratio(accepted, drafts)]
-        if accepted is not None and emitted is not None:
-            ways.append(self._ratio(accepted, f"{emitted} - {accepted}"))
+        ways = [self._ratio(accepted, drafts), self._ratio(accepted, _difference(emitted, accepted))]
         if self.names.speculation is not None and self._drafting("accepted") is None:
             # It verifies a draft in every step that it counts.
             verified = self._ratio(self.decoded(), self.rate("answer_steps"))
             ways.append(None if verified is None else f"{verified} - 1")
-        return self._first(one for one in ways if one is not None)
+        return self._first(ways)
 
     def arrivals(self) -> str | None:
         """Requests that arrive in a second: those that end, and what waiting and running ones grow by."""
         ended, waiting, running = self.rate("requests"), self.gauge("waiting", "deriv"), self.gauge("running", "deriv")
         if ended is None or waiting is None or running is None:
             return ended
-        return f"clamp_min({_wrapped(ended)} + {_wrapped(waiting)} + {_wrapped(running)}, 0)"
+        grown = f"clamp_min({_wrapped(ended)} + {_wrapped(waiting)} + {_wrapped(running)}, 0)"
+        return self._first((grown, ended))
 
     def _drafting(self, name: Literal["accepted", "drafts", "emitted"]) -> str | None:
         """A counter of speculation."""
@@ -240,8 +240,13 @@ class Queries:
     def _ratio(self, above: str | None, below: str | None) -> str | None:
         return None if above is None or below is None else f"{_wrapped(above)} / ({_wrapped(below)} > 0)"
 
-    def _first(self, found: Iterable[str]) -> str | None:
-        return " or ".join(dict.fromkeys(found)) or None
+    def _first(self, found: Iterable[str | None]) -> str | None:
+        """The first of several that gives anything."""
+        return " or ".join(dict.fromkeys(one for one in found if one is not None)) or None
+
+
+def _difference(above: str | None, below: str | None) -> str | None:
+    return None if above is None or below is None else f"{_wrapped(above)} - {_wrapped(below)}"
 
 
 def _wrapped(query: str) -> str:
