@@ -115,8 +115,3 @@ def figure(chart: Chart) -> Html:
         f'aria-label="{escape(f"{chart.title}. {chart.description}")}"></div>'
         f"<figcaption><strong>{escape(chart.title)}</strong> {escape(chart.description)}</figcaption>{data}</figure>"
     )
-
-
-def figures(charts: Iterable[Chart]) -> Html:
-    """Figures, two beside each other where there is room."""
-    return Html(f'<div class="figures">{"".join(map(figure, charts))}</div>')
