@@ -1,7 +1,6 @@
 """Charts of boundaries: gains beside each other, verdicts and gains across two quantities, gains along one."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from infopt.boundaries.quantities import Quantity
 from infopt.boundaries.technique import VERDICTS, Boundary, BreakEven, Technique, Verdict
@@ -26,7 +25,7 @@ UNITS: Mapping[str, Unit] = {
     "tokens": "tokens",
     "": "ratio",
 }
-NO_CHANGE = Line("x", 1.0, "no change", "limit")
+NO_CHANGE = Line("y", 1.0, "no change", "other")
 
 
 def gains_chart(techniques: Sequence[Boundary]) -> Chart | None:
@@ -39,10 +38,10 @@ def gains_chart(techniques: Sequence[Boundary]) -> Chart | None:
         "ranges",
         "Gain of each technique",
         "Right of 1 it makes its figure better: the mark is what to expect, the bar what it may be instead.",
-        Axis("technique", scale="category", categories=tuple(b.technique.id for b in known)),
+        Axis("technique", scale="category", categories=tuple(b.technique.name for b in known)),
         Axis("gain", "ratio", "log"),
         tuple(_gains_of(known)),
-        (replace(NO_CHANGE, axis="y"),),
+        (NO_CHANGE,),
     )
 
 
@@ -50,7 +49,7 @@ def _gains_of(known: Sequence[Boundary]) -> Iterable[Series]:
     """One series for each verdict that is given."""
     for verdict in VERDICTS:
         points = [
-            (b.technique.id, gain.low, gain.value, gain.high)
+            (b.technique.name, gain.low, gain.value, gain.high)
             for b in known
             if b.judgement.verdict == verdict and (gain := b.judgement.gain) is not None
         ]
@@ -127,10 +126,10 @@ def _here(found: BreakEvenMap) -> tuple[Series, ...]:
 
 
 def _here_words(found: BreakEvenMap) -> str:
-    missing = [q.name for q, here in ((found.x, found.x_here), (found.y, found.y_here)) if here is None]
-    if not missing:
-        return "The mark is where you are."
-    return f"What {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} here is not given."
+    names = [q.name for q, here in ((found.x, found.x_here), (found.y, found.y_here)) if here is None]
+    if not names:
+        return "The frame is where you are."
+    return f"Your {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not given."
 
 
 def curve_chart(curve: Curve) -> Chart | None:
@@ -151,7 +150,7 @@ def curve_chart(curve: Curve) -> Chart | None:
             Series("interval", "interval", "band", [(value, gain.low, gain.high) for value, gain in known]),
             Series("gain", "estimate", "line", [(value, gain.value) for value, gain in known]),
         ),
-        (replace(NO_CHANGE, axis="y"), *(_flip_line(q, flip) for flip in curve.flips if flip.value is not None), *now),
+        (NO_CHANGE, *(_flip_line(q, flip) for flip in curve.flips if flip.value is not None), *now),
     )
 
 

@@ -6,8 +6,9 @@ from infopt.boundaries.technique import VERDICTS, Boundary
 from infopt.reports import boundary_words as words
 from infopt.reports.boundary_report import as_dict, cells
 from infopt.reports.pages.blocks import Html, details, figure, paragraph, section, table, verdict
+from infopt.reports.pages.blocks import words as glossary
 from infopt.reports.pages.boundary_charts import gains_chart, no_map_words, verdict_map
-from infopt.reports.pages.boundary_sections import Result, answer, assumed, figures, flips, gain, setting
+from infopt.reports.pages.boundary_sections import Result, answer, assumed, flips, gain, numbers, setting
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.page import Page
 from infopt.studies.boundary import Boundaries
@@ -17,7 +18,7 @@ COLUMNS = ("order", "technique", "verdict", "gain", "flips at", "because")
 MEANINGS = {
     "use": "switch it on, or keep it on where the engine has it on",
     "limited": "it gains little here",
-    "measure": "what is known does not decide; `settle it` names the option that would",
+    "measure": "what is known does not decide: open it below, it names the option that would",
     "skip": "it gains next to nothing, or loses",
     "impossible": "no engine runs it so, or it does not fit",
 }
@@ -45,14 +46,14 @@ def _body(found: Boundaries, result: Result, gains: Chart | None, maps: dict[str
     yield section(
         "What each one gains",
         *([figure(gains)] if gains else []),
-        _table(found, result),
+        *_table(found, result),
         note="Try them from the top. A gain is a ratio and more is better: 2x TPOT is half the time per token. "
         "Gains do not multiply: add what you use with --with and look again.",
     )
     yield section(
         "Where verdicts turn",
         *map(figure, maps.values()),
-        note="Each cell is one situation, judged anew. Look at the mark, where you are, and how far it is to another "
+        note="Each cell is one situation, judged anew. Look at the frame, where you are, and how far it is to another "
         "colour: near a border, measure before you decide.",
     )
     yield section(
@@ -71,16 +72,15 @@ def _verdict(techniques: Sequence[Boundary]) -> Html:
     return verdict("pass" if good else "open", headline, told or "none is worth switching on as things are")
 
 
-def _table(found: Boundaries, result: Result) -> Html:
+def _table(found: Boundaries, result: Result) -> list[Html]:
     rows = []
     for position, boundary in enumerate(found.techniques):
         order, _, judged, _, flip = cells(boundary)
         best = gain(result, f"techniques.{position}", boundary)
         rows.append((order, boundary.technique.name, judged, best, flip, boundary.judgement.reason))
     given = [v for v in VERDICTS if any(b.judgement.verdict == v for b in found.techniques)]
-    legend = "; ".join(f"{v}: {MEANINGS[v]}" for v in given)
-    told = f"order: document 3's order of trying. {legend}."
-    return Html(table(COLUMNS, rows, "Techniques") + paragraph(told, soft=True))
+    meanings = [("order", "document 3's order of trying"), *((v, MEANINGS[v]) for v in given)]
+    return [table(COLUMNS, rows, "Techniques"), glossary(meanings)]
 
 
 def _full(boundary: Boundary, result: Result, key: str, maps: dict[str, Chart]) -> Html:
@@ -90,7 +90,7 @@ def _full(boundary: Boundary, result: Result, key: str, maps: dict[str, Chart]) 
     return details(
         summary.removesuffix(", -"),
         answer(boundary, result, key),
-        *figures(boundary, result, key),
+        *numbers(boundary, result, key),
         flips(boundary, result, key),
         *missing,
         paragraph(f"Its curves: infopt boundary {technique.id} with the same options and --html", soft=True),

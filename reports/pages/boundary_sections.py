@@ -57,7 +57,7 @@ def ratio(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def figures(boundary: Boundary, result: Result, key: str) -> list[Html]:
+def numbers(boundary: Boundary, result: Result, key: str) -> list[Html]:
     """The numbers that the verdict rests on; none where it needs none."""
     rows = []
     for position, figure in enumerate(boundary.judgement.figures):

@@ -6,7 +6,7 @@ from infopt.reports import boundary_words as words
 from infopt.reports.boundary_report import as_dict
 from infopt.reports.pages.blocks import Html, figure, paragraph, section, verdict
 from infopt.reports.pages.boundary_charts import curve_chart, gain_map, no_map_words, verdict_map
-from infopt.reports.pages.boundary_sections import STATUSES, Result, answer, assumed, figures, flips, setting
+from infopt.reports.pages.boundary_sections import STATUSES, Result, answer, assumed, flips, numbers, setting
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.page import Page
 from infopt.studies.boundary import Boundaries
@@ -66,7 +66,7 @@ def _body(found: Boundaries, result: Result, maps: Sequence[Chart], along: Seque
         *map(figure, maps),
         *([] if maps else [paragraph(no_map_words(boundary.technique), soft=True)]),
         flips(boundary, result, KEY),
-        note="Each cell is one situation, judged anew. The mark is where you are: near a border, measure before you "
+        note="Each cell is one situation, judged anew. The frame is where you are: near a border, measure before you "
         "decide. The table has the exact values, one quantity at a time.",
     )
     if along:
@@ -75,9 +75,9 @@ def _body(found: Boundaries, result: Result, maps: Sequence[Chart], along: Seque
             *map(figure, along),
             note="All else as it is. Where the band crosses 1, the gain is not certain.",
         )
-    numbers = figures(boundary, result, KEY)
-    if numbers:
-        yield section("Figures", *numbers, note="The numbers that the verdict rests on.")
+    rested = numbers(boundary, result, KEY)
+    if rested:
+        yield section("Figures", *rested, note="The numbers that the verdict rests on.")
     if found.trace is not None:
         from infopt.reports.pages.prefix_section import prefix_section
 

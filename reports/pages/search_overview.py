@@ -6,7 +6,20 @@ from typing import Any
 
 from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
-from infopt.reports.pages.blocks import Html, code, datum, facts, figure, listing, paragraph, section, table, verdict
+from infopt.reports.pages.blocks import (
+    Html,
+    code_block,
+    datum,
+    details,
+    facts,
+    figure,
+    listing,
+    paragraph,
+    section,
+    table,
+    verdict,
+)
+from infopt.reports.pages.blocks import words as glossary
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.figures import found, shown
 from infopt.reports.pages.page import Page
@@ -143,15 +156,16 @@ def _pictures(charts: Sequence[Chart]) -> Html:
 
 
 def _table(result: Search, data: Result) -> Html:
-    most, legend = _most_rows(result), "; ".join(f"{name}: {text}" for name, text in LEGEND)
+    most = _most_rows(result)
     rows = [_cells(result, number, data) for number in range(1, most + 1)]
-    columns = (*NAMES, *(name for name, _, _ in FIGURES), "command line of each replica")
+    columns = (*NAMES, *(name for name, _, _ in FIGURES))
     left_out = [] if most == len(result.front) else [paragraph(_left_out_words(result, most))]
     return section(
         "Rows of the front",
-        table(columns, rows, "Rows of the front", (0, *range(len(NAMES), len(columns) - 1))),
+        table(columns, rows, "Rows of the front", (0, *range(len(NAMES), len(columns)))),
         *left_out,
-        paragraph(f"{legend}.", soft=True),
+        glossary(LEGEND),
+        details("Command line of every row", code_block(_commands(result, data, most), "Command lines of the front")),
         note="In each weight format the cheapest come first. Formats with fewer bits may cost quality.",
     )
 
@@ -166,7 +180,13 @@ def _cells(result: Search, number: int, data: Result) -> list[str]:
     s = d.replica.scenario
     named = [words.deployment_words(d), words.layout_words(d), s.weight_format, s.kv_format]
     told = [shown(data, f"{key}.{path}", write) for _, path, write in FIGURES]
-    return [shown(data, f"{key}.rank", format_whole), *named, *told, code(data["front"][number - 1]["command"])]
+    return [shown(data, f"{key}.rank", format_whole), *named, *told]
+
+
+def _commands(result: Search, data: Result, most: int) -> str:
+    """A comment and a command for each row, to copy as they are."""
+    rows = zip(result.front[:most], data["front"], strict=False)
+    return "\n".join(f"# row {row['rank']}: {words.deployment_words(d)}\n{row['command']}" for d, row in rows)
 
 
 def _simulated(result: Search, data: Result, charts: Sequence[Chart]) -> Html:
@@ -174,13 +194,12 @@ def _simulated(result: Search, data: Result, charts: Sequence[Chart]) -> Html:
         _tail_cells(number, cells, data)
         for number, cells in zip(words.shown_numbers(result), words.tail_rows(result), strict=True)
     ]
-    legend = "; ".join(f"{name}: {text}" for name, text in tails.LEGEND)
     return section(
         "Simulated",
         paragraph(f"{tails.heading_words(result)}: {tails.verdict_words(result)}."),
         *map(figure, charts),
         table(tails.COLUMNS, rows, "Simulated rows", (0, *range(2, 7))),
-        paragraph(f"{legend}.", soft=True),
+        glossary(tails.LEGEND),
         note="The search judges means; here nearly every request must be in time. Prefer a row that holds.",
     )
 
