@@ -11,9 +11,11 @@ from infopt.cli import app, command, emit, tell, verdict_status
 from infopt.cli_load import LoadOptions
 from infopt.cli_observed import unknown_keys
 from infopt.cli_options import OutputOptions, OwnScenario, ScenarioOptions, takes, without_options
+from infopt.cli_page import PageOptions
 from infopt.errors import InfoptError
 
 if TYPE_CHECKING:
+    from infopt.reports.pages.page import Page
     from infopt.studies.checklist import Checked, Typed
     from infopt.studies.checklist_answers import Signature
 
@@ -54,7 +56,6 @@ class ListOptions:
     named: Annotated[
         str | None, typer.Option("--named", metavar="NAME", help="Which deployment of that file, where it has several.")
     ] = None
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Also as a page to print.")] = None
 
     def signatures(self) -> "dict[str, Signature]":
         """Every answer by item."""
@@ -68,11 +69,12 @@ class ListOptions:
 
 
 @app.command(epilog=CHECKLIST_STATUSES)
-@takes(OwnScenario, LoadOptions, ListOptions, OutputOptions)
+@takes(OwnScenario, LoadOptions, ListOptions, PageOptions, OutputOptions)
 def checklist(
     scenario: OwnScenario,
     load: LoadOptions,
     lists: ListOptions,
+    page: PageOptions,
     output: OutputOptions,
     allow_undetermined: Annotated[
         bool, typer.Option("--allow-undetermined", help="Exit 0 where items wait for a measurement or a name.")
@@ -99,15 +101,17 @@ def checklist(
         raise InfoptError("--hw is missing: a checklist is of one deployment, such as --hw h100:4")
     found = _checked(scenario, load, lists, words)
     tell(unknown_keys(lists.observed, found.ignored))
-    if lists.html is not None:
-        from infopt.files import write_text
-        from infopt.reports.checklist_html import html_page
-
-        write_text(lists.html, html_page(found, command()))
     from infopt.reports.render import render_checklist
 
+    page.write(lambda command: _page(found, command))
     emit(render_checklist(found, output.form))
     raise typer.Exit(verdict_status(found.passes, allow_undetermined))
+
+
+def _page(found: "Checked", command: str) -> "Page":
+    from infopt.reports.pages.checklist_page import checklist_page
+
+    return checklist_page(found, command)
 
 
 def _from_file(

@@ -1,4 +1,4 @@
-"""The checklist: page, Markdown, CSV, JSON; the page for a browser is in checklist_html.py."""
+"""The checklist: page, Markdown, CSV, JSON; the page for a browser is in pages/checklist_page.py."""
 
 import re
 from collections.abc import Iterator

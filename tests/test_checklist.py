@@ -1,7 +1,6 @@
 """`checklist`: every item answered by a number, an observation or a person; bad files are one line."""
 
 import csv
-import html.parser
 import io
 import json
 import os
@@ -12,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from html_page import check_figures, read_page
 
 from infopt.boundaries.load import Adapters, Draft, Links, Load, Offload, Prefix, Targets, Traffic
 from infopt.cli import run
@@ -705,45 +705,26 @@ def test_markdown_has_a_box_for_every_item_that_applies(capsys: pytest.CaptureFi
     assert "``` echo ``meta-llama/Llama-3.1-8B`` <b> ```" in text
 
 
-class Page(html.parser.HTMLParser):
-    """Tags that must be closed, addresses, and the text of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.addresses: list[str] = []
-        self.words = ""
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("script", "img", "link", "iframe")
-        self.addresses += [value or "" for name, value in attributes if name in ("src", "href")]
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-
-def test_the_page_is_whole_and_loads_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_page_has_every_item_and_a_line_to_sign(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     item = ITEM.replace("text: X", "text: <script>alert(1)</script>") % "document: 2"
     target = tmp_path / "c.html"
-    run([*SMALL, "--items", written(tmp_path / "i.yaml", item), "--signed", "rollback=A & B", "--html", str(target)])
-    capsys.readouterr()
-    text = target.read_text(encoding="utf-8")
-    page = Page()
-    page.feed(text)
-    page.close()
-    assert (page.open, page.addresses) == ([], [])
-    assert not re.search(r"url\(|@import|https?://(?!HOST)", text)
-    assert "prefers-color-scheme: dark" in text
-    assert "@media print" in text
-    assert "<script>alert(1)</script>" in page.words
-    assert "A & B" in page.words
+    files = ("--items", written(tmp_path / "i.yaml", item), "--signed", "rollback=A & B")
+    data = as_json(capsys, *SMALL, *files, "--html", str(target))
+    page = read_page(target)
+    assert page.result == data
+    check_figures(page, data)
+    items = {attributes["id"]: attributes["class"] for tag, attributes in page.tags if tag == "article"}
+    labels = {"pass": "pass", "fail": "fail", "needs-measurement": "open"}
+    shown = [one for one in data["items"] if one["applies"] or one["signed"]]
+    assert items == {one["id"]: labels[one["status"]] for one in shown}
+    unsigned = sum(one["signed"] is None for one in shown)
+    assert sum(attributes.get("class") == "blank" for _, attributes in page.tags) == unsigned
+    assert "<script>alert(1)</script>" in page.text
+    assert "A & B" in page.text
+    counts = [row[1] for series in page.charts["counts"]["series"] for row in series["points"]]
+    assert sum(counts) == len(data["items"])
     for one in shipped():
-        assert one.title in page.words
+        assert one.title in page.text
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".c.html")] == []
 
 

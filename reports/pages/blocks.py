@@ -72,7 +72,7 @@ class Section(Html):
     """A part of a page with its title, which links of the page lead to."""
 
     id: str
-    title: str
+    heading: str
 
 
 def section(title: str, *parts: Html, note: str = "") -> Section:
@@ -80,13 +80,13 @@ def section(title: str, *parts: Html, note: str = "") -> Section:
     id = f"part-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}"
     soft = f'<p class="soft">{escape(note)}</p>' if note else ""
     made = Section(f'<section id="{id}"><h2>{escape(title)}</h2>{soft}{"".join(parts)}</section>')
-    made.id, made.title = id, title
+    made.id, made.heading = id, title
     return made
 
 
 def links(sections: Iterable[Section]) -> Html:
     """Links to sections of this page."""
-    items = "".join(f'<li><a href="#{one.id}">{escape(one.title)}</a></li>' for one in sections)
+    items = "".join(f'<li><a href="#{one.id}">{escape(one.heading)}</a></li>' for one in sections)
     return Html(f'<nav class="parts" aria-label="On this page"><ul>{items}</ul></nav>')
 
 
