@@ -84,6 +84,11 @@ def section(title: str, *parts: Html, note: str = "") -> Section:
     return made
 
 
+def subtitle(text: str) -> Html:
+    """What the next blocks of a section are about."""
+    return Html(f"<h3>{escape(text)}</h3>")
+
+
 def links(sections: Iterable[Section]) -> Html:
     """Links to sections of this page."""
     items = "".join(f'<li><a href="#{one.id}">{escape(one.heading)}</a></li>' for one in sections)

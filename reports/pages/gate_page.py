@@ -12,7 +12,7 @@ from typing import Any
 from infopt.gate.check import Checked, Gate, Verdict
 from infopt.reports.gate_json import as_dict
 from infopt.reports.gate_words import clean, counted, counts, heading, name_of, subject
-from infopt.reports.pages.blocks import Html, details, facts, figure, listing, paragraph, section, table, verdict
+from infopt.reports.pages.blocks import Html, details, facts, figure, listing, paragraph, section, subtitle, table, verdict
 from infopt.reports.pages.charts import Axis, Chart, Role, Series
 from infopt.reports.pages.figures import found as found_at
 from infopt.reports.pages.figures import joined, shown
@@ -104,7 +104,7 @@ def _body(
         yield _unreadable(found)
     if placed:
         yield _overview(placed)
-        yield from _files(result, placed, charts)
+        yield _files(result, placed, charts)
     if found.notes:
         note = "Findings that belong to no deployment."
         yield section("About files and the policy", *finding_tables(found.notes, with_file=True), note=note)
@@ -152,18 +152,21 @@ def _place(one: Checked) -> str:
     return clean(f"{one.case.deployment.file}:{one.case.deployment.found.line}")
 
 
-def _files(result: Mapping[str, Any], placed: Sequence[Placed], charts: Mapping[int, Chart]) -> Iterator[Html]:
-    """A section for each file, those that fail first, as long as there is room."""
+def _files(result: Mapping[str, Any], placed: Sequence[Placed], charts: Mapping[int, Chart]) -> Html:
+    """Every deployment under its file, files that fail first, as long as there is room."""
     worst: dict[str, int] = {}
     for _, one in placed:
         worst.setdefault(one.case.deployment.file, FIRST[one.verdict])
     listed = sorted(placed, key=lambda p: (worst[p[1].case.deployment.file], p[1].case.deployment.file))
-    parts = [(one.case.deployment.file, _deployment(result, number, one, charts.get(number))) for number, one in listed]
-    kept, more = within(MOST_OF_DEPLOYMENTS, parts)
+    texts = [(one.case.deployment.file, _deployment(result, number, one, charts.get(number))) for number, one in listed]
+    kept, more = within(MOST_OF_DEPLOYMENTS, texts)
+    parts: list[Html] = []
     for file, members in groupby(kept, key=lambda part: part[0]):
-        yield section(clean(file), *(Html(text) for _, text in members))
+        parts += [subtitle(clean(file)), *(Html(text) for _, text in members)]
     if more:
-        yield paragraph(f"{counted(more, 'more deployment')} left out here: {ALL_OF_IT}.")
+        parts.append(paragraph(f"{counted(more, 'more deployment')} left out here: {ALL_OF_IT}."))
+    drawn = f" Memory is drawn for the first {MOST_CHARTS} that have a plan." if len(charts) == MOST_CHARTS else ""
+    return section("One by one", *parts, note=f"What each serves, what was found in it, and what to do.{drawn}")
 
 
 def _deployment(result: Mapping[str, Any], number: int, one: Checked, chart: Chart | None) -> Html:
