@@ -99,7 +99,7 @@ def _label_values(variable: Variable) -> dict[str, Any]:
         "sort": 1,
         "multi": not one,
         "includeAll": not one,
-        "allValue": None if one else ".*",
+        **({} if one else {"allValue": ".*"}),
         "current": {"text": current if one else "All", "value": current, "selected": True},
         "hide": 0,
     }

@@ -20,6 +20,7 @@ from infopt.studies.export_figures import figures
 from infopt.studies.export_queries import Queries, Scope, quoted
 
 TEXTS = Path(__file__).parent / "data" / "metrics"
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 PLAN = "--model 8b --hw h100 --isl 2000 --osl 300 --batch 32"
 PROMISED = f"{PLAN} --rate 8/s --ttft 1s --tpot 50ms --shared-prefix 1000 --method ngram --drafted 4"
 WINDOW_S = 300
@@ -91,19 +92,16 @@ def pair(name: str) -> tuple[str, str]:
     return before, after
 
 
-@needs_promtool
-@pytest.mark.parametrize(("record", "name"), [(record, name) for record, found in PAIRS.items() for name in found])
-def test_queries_give_what_observe_gives(record: str, name: str, tmp_path: Path) -> None:
-    """The same two texts, 300 s apart: once read by `observe`, once as series that Prometheus evaluates."""
-    texts = pair(name)
+def compare(record: str, texts: tuple[str, str], folder: Path) -> set[str]:
+    """Two texts, 300 s apart, read by `observe` and as series that Prometheus evaluates: the figures both have."""
     shots = [
         Snapshot(parse_metrics(text.encode(), "text"), at_s, None, None)
         for text, at_s in zip(texts, (0, WINDOW_S), strict=True)
     ]
     seen = observation_of(shots, "text")
     names = names_of(record)
-    served = [] if seen.model is None else [f"{names.model_label[0]}={quoted(seen.model)}"]
-    known = figures(Queries(names, Scope(",".join(served), "5m", names.prefixes[0], 1)), 0.9)
+    served = "" if seen.model is None else f"{names.model_label[0]}={quoted(seen.model)}"
+    known = figures(Queries(names, Scope(served, "5m", names.prefixes[0], 1)), 0.9)
     expected = {figure: getattr(seen, field) for field, figure in SAME.items()}
     for time in ("tpot", "ttft"):
         spread = getattr(seen, f"{time}_s") or Spread()
@@ -112,11 +110,29 @@ def test_queries_give_what_observe_gives(record: str, name: str, tmp_path: Path)
         total = getattr(seen, count)
         expected[figure] = None if total is None else total / WINDOW_S
     wanted = {id: value for id, value in expected.items() if known[id].query is not None and value is not None}
-    assert len(wanted) >= 4
     series = linear(texts, WINDOW_S, WINDOW_S, step_s=5, job="llm", instance="a:8000")
-    found = values(tmp_path, None, series, [str(known[id].query) for id in wanted], WINDOW_S, step_s=5)
+    found = values(folder, None, series, [str(known[id].query) for id in wanted], WINDOW_S, step_s=5)
     for (id, value), got in zip(wanted.items(), found, strict=True):
         assert got == [pytest.approx(value, rel=0.02)], id
+    return set(wanted)
+
+
+@needs_promtool
+@pytest.mark.parametrize(("record", "name"), [(record, name) for record, found in PAIRS.items() for name in found])
+def test_queries_give_what_observe_gives(record: str, name: str, tmp_path: Path) -> None:
+    assert len(compare(record, pair(name), tmp_path)) >= 4
+
+
+@needs_promtool
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["ngram4_code", "prefix_shared"])
+def test_queries_on_texts_of_a_real_vllm(name: str, tmp_path: Path) -> None:
+    """vLLM 0.32 on a processor, before and after a load of four clients."""
+    folder = SHARED / "live"
+    if not folder.is_dir():
+        pytest.skip("../shared is not here")
+    before, after = ((folder / f"metrics_{name}_{clients}.txt").read_text() for clients in ("c1", "c4"))
+    assert compare("vllm", (before, after), tmp_path) >= {"tpot", "tpot_p99", "batch", "tokens_per_step", "output_tokens"}
 
 
 HOUR_S = 3600
