@@ -17,6 +17,7 @@ from infopt.cli_options import (
     LadderOptions,
     MonthOptions,
     OutputOptions,
+    PageFile,
     PlotFile,
     ScenarioOptions,
     calibration_notes,
@@ -93,6 +94,7 @@ def plan(
     ] = None,
     curves: Curves = False,
     plot: PlotFile = None,
+    html: PageFile = None,
     allow_undetermined: Annotated[
         bool, typer.Option("--allow-undetermined", help="Exit 0 where undetermined.")
     ] = False,
@@ -108,6 +110,7 @@ def plan(
     infopt plan --model 70b --isl 2k --osl 300 --hw h100:4 --ladder
     infopt plan --model 8b --hw l40s --observed observed.json
     infopt plan --model 8b --hw h100 --ctx 8k --batch 64 --tpot 20ms --curves --plot plan.svg
+    infopt plan --model 70b --hw h100:4 --ctx 32k --batch 8 --html plan.html
 
     32k means 32768 tokens. Times are floors (at least this long) but for those of the estimate.
     """
@@ -123,8 +126,12 @@ def plan(
         check_plan_pictures(
             curves, plot, output, is_one=scenario.hw is not None and compare is None and not ladder.asked
         )
-    if ladder.tpot is not None and not (ladder.asked or draws):
-        raise InfoptError("--tpot is a target of --ladder, --curves and --plot: add one of them")
+    if ladder.tpot is not None and not (ladder.asked or draws or html):
+        raise InfoptError("--tpot is a target of --ladder, --curves, --plot and --html: add one of them")
+    if html is not None and (ladder.asked or compare is not None):
+        raise InfoptError(
+            "--html is of one plan, or of the choice of hardware: leave --ladder and --compare out"
+        )
     if ladder.asked or compare is not None:
         text, fits = other_page(scenario, ladder, compare, output)
         emit(text)
@@ -137,11 +144,19 @@ def plan(
         compared = scenario.common_hardware()
         tell(calibration_notes(compared))
         found = choices(model, scenario.request(), compared)
+        if html is not None:
+            from infopt.cli_plan_page import write_choices
+
+            write_choices(html, found)
         text, fits = render_choices(found, output.form, next_command(found.plans, command())), found.fits
     else:
         from infopt.reports.render import render_plan
 
         result = planned(model, scenario, observed)
+        if html is not None:
+            from infopt.cli_plan_page import write_plan
+
+            write_plan(html, result, scenario, ladder, monthly, explain, observed.observed is not None)
         drawn = pictures_of_plan(result, curves, plot, ladder.target_s()) if draws else None
         text, fits = render_plan(result, output.form, explain, monthly.month(result), drawn), result.fits
     emit(text)

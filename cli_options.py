@@ -64,6 +64,10 @@ Curves = Annotated[bool, typer.Option("--curves", help="Curves in the terminal, 
 PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE.svg|png|pdf", help="Draw a picture here (extra `report`).")
 ]
+PageFile = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE.html", help="Also as one page for a browser: charts, no network."),
+]
 Online = Annotated[bool, typer.Option("--online", help="Allow looking the model up on the hub.")]
 CalibrationOption = Annotated[
     str | None,

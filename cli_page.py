@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from infopt.cli_options import PageFile
 
 if TYPE_CHECKING:
     from infopt.reports.pages.page import Page
@@ -15,10 +14,7 @@ if TYPE_CHECKING:
 class PageOptions:
     """Where the answer is written as a page."""
 
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE.html", help="Also as one page for a browser: charts, no network."),
-    ] = None
+    html: PageFile = None
 
     def write(self, page: "Callable[[str], Page]") -> None:
         """Write the page that `page` makes of the command line, where one is asked for."""

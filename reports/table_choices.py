@@ -60,7 +60,8 @@ def _all_rows(choices: Choices) -> list[list[str]]:
     return [words.choice_cells(rank, plan) for rank, plan in enumerate(choices.plans, start=1)]
 
 
-def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:
+def legend_rows(choices: Choices) -> list[tuple[str, str]]:
+    """What the columns mean, and what is not among the rows."""
     context = format_tokens(choices.plans[0].scenario.context_tokens)
     rows = [
         ("order", choices.ranking),
@@ -75,6 +76,9 @@ def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:
         rows.append(
             ("not shown", f"too small on up to {words.counted(choices.limit, 'device')}: {', '.join(choices.refused)}")
         )
+    return rows
+
+
+def _legend(choices: Choices, command: str) -> Iterator[RenderableType]:
     best = choices.plans[0].scenario
-    rows.append(("next", f"{command} --hw {best.accelerator.id}:{best.gpus}"))
-    yield facts(rows)
+    yield facts([*legend_rows(choices), ("next", f"{command} --hw {best.accelerator.id}:{best.gpus}")])

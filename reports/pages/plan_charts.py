@@ -10,7 +10,7 @@ from infopt.studies.plan_curves import KvCurve, Roofline, TpotCurve, plan_curves
 from infopt.studies.planning import Plan
 
 TERMS, TPOT, KV, ROOFLINE = "terms", "tpot", "kv", "roofline"
-FLOOR, ESTIMATE, INTERVAL, NOW = "floor", "estimate", "interval", "this plan"
+FLOOR, ESTIMATE, INTERVAL, NOW = "floor", "estimate", "interval", "this load"
 TARGET, MOST = "target", "most that fit"
 CACHE, POOL, STEP = "cache of the batch", "room for the cache", "cache's part of a step's bytes"
 ROOF, AT_MOST, EXPECTED = "roof", "at most", "expected"
