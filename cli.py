@@ -129,9 +129,7 @@ def plan(
     if ladder.tpot is not None and not (ladder.asked or draws or html):
         raise InfoptError("--tpot is a target of --ladder, --curves, --plot and --html: add one of them")
     if html is not None and (ladder.asked or compare is not None):
-        raise InfoptError(
-            "--html is of one plan, or of the choice of hardware: leave --ladder and --compare out"
-        )
+        raise InfoptError("--html is of one plan, or of the choice of hardware: leave --ladder and --compare out")
     if ladder.asked or compare is not None:
         text, fits = other_page(scenario, ladder, compare, output)
         emit(text)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Options that the controls of the page stand for, and the page itself.
 CONTROLLED = {
     *("--hw", "--gpus", "--tp", "--weights", "--kv", "--ctx", "--context", "--max-model-len", "--isl", "--osl"),
-    *("--batch", "--html"),
+    *("--batch", "--html", "--tpot"),
 }
 
 
