@@ -1,7 +1,8 @@
-"""The techniques, each a file of its own; a new one is a file and a line here."""
+"""The techniques: every module beside this one that holds a TECHNIQUE."""
 
+from functools import cache
 from importlib import import_module
-from typing import cast
+from pathlib import Path
 
 from infopt.boundaries.conflicts import conflicts
 from infopt.boundaries.roots import break_evens
@@ -9,28 +10,16 @@ from infopt.boundaries.situation import Situation
 from infopt.boundaries.technique import Boundary, Judgement, Technique, Verdict
 from infopt.errors import unknown_name
 
-# Modules of this package that hold a TECHNIQUE, in the order of the documents.
-MODULES = (
-    "continuous_batching",
-    "kv_quantization",
-    "prefix_caching",
-    "speculative",
-    "weight_quantization",
-    "chunked_prefill",
-    "parallelism",
-    "kv_offload",
-    "cuda_graphs",
-    "lora",
-    "application_caches",
-    "paged_kv",
-    "attention_kernels",
-    "more_bandwidth",
-)
+FOLDER = Path(__file__).resolve().parent
 
 
+@cache
 def techniques() -> tuple[Technique, ...]:
-    """All of them."""
-    return tuple(_technique(module) for module in MODULES)
+    """All of them, in document 3's order of trying; those it does not name follow."""
+    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    modules = (vars(import_module(f"infopt.boundaries.{name}")) for name in names)
+    found = {one for module in modules if isinstance(one := module.get("TECHNIQUE"), Technique)}
+    return tuple(sorted(found, key=lambda one: (one.order is None, one.order or 0, one.id)))
 
 
 def technique(text: str) -> Technique:
@@ -43,10 +32,6 @@ def technique(text: str) -> Technique:
     if len(found) == 1:
         return found[0]
     raise unknown_name("technique", text, [t.id for t in known], f"choose one of {', '.join(t.id for t in known)}")
-
-
-def _technique(module: str) -> Technique:
-    return cast(Technique, import_module(f"infopt.boundaries.{module}").TECHNIQUE)
 
 
 def judge(technique: Technique, situation: Situation) -> Judgement:
