@@ -1,0 +1,118 @@
+"""A real browser for pages, in one worker, and pages that must stay quiet.
+
+The browser is the machine's own: $CHROMIUM, or the first of `NAMES` on the PATH. Without one, tests are skipped.
+"""
+
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser.pages import PAGES, Built, build
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SHOTS = Path(__file__).resolve().parent.parent.parent / "build" / "screenshots"
+SERIOUS = ("serious", "critical")
+# What a browser does by itself with every page: nothing of ours.
+OWN = ("file:", "data:", "about:")
+
+OpenPage = Callable[..., Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs them all: one browser."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+# A module, not a session: a browser that is open holds an event loop, which tests of other things could not stand.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, started once a module."""
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip("no Chromium here: set CHROMIUM, or install one of " + ", ".join(NAMES))
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[OpenPage]:
+    """Open a file: `open_page(path, scheme="dark", width=400)`. Once the test is over, no page may have complained:
+    no warning or error on the console, no exception, no refusal by the page's policy, no address but its own.
+    """
+    contexts, complaints = [], []
+
+    def opened(path: Path, scheme: str = "light", width: int = 1280, height: int = 900, **more: Any) -> Any:
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, **more)
+        contexts.append(context)
+        page, address = context.new_page(), path.resolve().as_uri()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("warning", "error") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request", lambda r: None if r.url.split("#")[0] == address else complaints.append(f"asked for {r.url}")
+        )
+        page.add_init_script(
+            "document.addEventListener('securitypolicyviolation',"
+            " e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`))"
+        )
+        page.goto(address)
+        if page.locator("figure.chart").count():
+            page.wait_for_function("document.documentElement.dataset.charts === 'drawn'")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def screenshot() -> Callable[[Any, str], Path]:
+    """Keep a picture of a whole page: build/screenshots/NAME.png."""
+
+    def kept(page: Any, name: str) -> Path:
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        target = SHOTS / f"{name}.png"
+        page.screenshot(path=target, full_page=True)
+        return target
+
+    return kept
+
+
+@pytest.fixture(scope="session")
+def axe() -> Callable[[Any], list[str]]:
+    """What axe-core finds that is serious or critical, one line each."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    judge = Axe()
+
+    def found(page: Any) -> list[str]:
+        violations = judge.run(page).response["violations"]
+        return [
+            f"{one['id']} ({one['impact']}): {one['help']}: {node['html'][:200]}"
+            for one in violations
+            if one["impact"] in SERIOUS
+            for node in one["nodes"][:3]
+        ]
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
+    """The page of a name in `PAGES`, made once."""
+
+    @functools.cache
+    def made(name: str) -> Built:
+        return build(PAGES[name], tmp_path_factory.mktemp("page"))
+
+    return made
