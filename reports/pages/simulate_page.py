@@ -6,7 +6,7 @@ from typing import Any
 from infopt.reports import simulate_words as words
 from infopt.reports.pages.blocks import Html, details, facts, figure, section, table, verdict
 from infopt.reports.pages.charts import Chart
-from infopt.reports.pages.figures import joined, shown
+from infopt.reports.pages.figures import found, joined, shown
 from infopt.reports.pages.page import Page
 from infopt.reports.pages.prefix_section import prefix_chart, prefix_section
 from infopt.reports.pages.simulate_charts import inside_charts, interval_chart, times_charts
@@ -115,8 +115,14 @@ def time_table(result: Mapping[str, Any], prefix: str = "") -> Html:
 
 
 def load_facts(result: Mapping[str, Any]) -> Html:
-    """Figures of the load."""
-    return facts([(label, joined(shown(result, key, write), what)) for label, key, write, what in LOAD])
+    """Figures of the load, as far as there are any."""
+    return facts(
+        [
+            (label, joined(shown(result, key, write), what))
+            for label, key, write, what in LOAD
+            if found(result, key) is not None
+        ]
+    )
 
 
 def _tables(s: Simulation, charts: tuple[Chart, ...]) -> Iterator[Html]:
