@@ -12,7 +12,7 @@ $(shell [ -x $(BIN)/python ] || rm -rf $(VENV))
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: plan test test-engine check bench wheel clean
+.PHONY: plan test test-engine check bench docs docs-links wheel clean
 
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
@@ -37,6 +37,19 @@ check: $(VENV)/.dev-ready .links/infopt
 
 bench: wheel
 	$(BIN)/python bench/startup.py
+
+# The site of docs/, to be read offline. A warning (a link that leads nowhere) is an error. Always whole: what stands in
+# every page's margin depends on every other page.
+SPHINX := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --write-all -c docs/site -d build/doctrees
+
+docs: $(VENV)/.dev-ready
+	rm -rf build/docs
+	$(SPHINX) . build/docs
+	@echo build/docs/index.html
+
+# Links that leave the site; needs a network.
+docs-links: $(VENV)/.dev-ready
+	$(SPHINX) -b linkcheck . build/docs-links
 
 # A stale build folder would put deleted modules into the wheel.
 wheel: $(VENV)/.dev-ready

@@ -1,6 +1,7 @@
-"""The pages: what is computed in them is as computed now, every command shown runs, every link leads somewhere.
+"""The pages: what is computed in them is as computed now, outputs are what commands print, every link leads somewhere.
 
-Stale pages are refreshed by `python tools/docs_formulas.py` and `python tools/docs_tables.py`.
+Stale pages are refreshed by the tool that the failure names. Commands shown without their output are run by
+tests/test_docs_commands.py.
 """
 
 import importlib.util
@@ -12,7 +13,6 @@ from types import ModuleType
 
 import calibrations
 import pytest
-from metric_servers import Replay, models, serving
 
 from infopt import cli_probe
 from infopt.cli import run
@@ -39,6 +39,8 @@ def tool(name: str) -> ModuleType:
 
 TABLES = tool("docs_tables")
 FORMULAS = tool("docs_formulas")
+SESSIONS = tool("docs_sessions")
+COMMANDS = tool("docs_cli")
 
 
 def text_of(path: Path) -> str:
@@ -50,10 +52,10 @@ def fenced(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def shown_commands() -> list[str]:
-    """Arguments of every `infopt` command line in the pages that are not shown with their output."""
-    lines = [line for path in PAGES for block in fenced("sh", text_of(path)) for line in block.splitlines()]
-    found = (re.match(r"(?:\.venv/bin/)?infopt (?P<arguments>[^#]*)", line) for line in lines)
+def shown(pattern: str) -> list[str]:
+    """Arguments of the command lines without output that begin as the pattern says."""
+    texts = [block for path in PAGES for block in fenced("sh", text_of(path))]
+    found = (re.match(rf"infopt (?P<arguments>{pattern}[^#|]*)", line) for text in texts for line in text.splitlines())
     return sorted({match["arguments"].strip() for match in found if match})
 
 
@@ -66,7 +68,7 @@ def test_every_ledger_is_in_the_formulas() -> None:
     assert names | set(FORMULAS.HELPERS) == {path.stem for path in (ROOT / "ledgers").glob("*.py")}
 
 
-@pytest.mark.parametrize("page", TABLES.PAGES)
+@pytest.mark.parametrize("page", TABLES.pages())
 def test_computed_parts_are_current(page: str) -> None:
     """Tables between markers, and the output under every `$ infopt` line."""
     text = text_of(ROOT / page)
@@ -74,7 +76,7 @@ def test_computed_parts_are_current(page: str) -> None:
 
 
 def test_every_block_is_used_once() -> None:
-    used = [name for page in TABLES.PAGES for name in re.findall(r"<!-- begin: ([\w-]+) -->", text_of(ROOT / page))]
+    used = [name for page in TABLES.pages() for name in re.findall(r"<!-- begin: ([\w-]+) -->", text_of(ROOT / page))]
     assert sorted(used) == sorted(TABLES.BLOCKS)
 
 
@@ -83,68 +85,48 @@ def test_a_stale_page_would_be_noticed() -> None:
     assert TABLES.filled(text.replace("10.74", "10.73")) == text
 
 
-def test_console_blocks_have_one_command_each() -> None:
+@pytest.mark.parametrize("page", SESSIONS.PAGES, ids=lambda page: page.stem)
+def test_sessions_print_what_is_shown(page: Path) -> None:
+    """The commands of a page, one after the other in one empty folder, and all that they print."""
+    assert SESSIONS.filled(text_of(page)) == text_of(page), REFRESH.format("docs_sessions.py")
+
+
+def test_every_console_block_is_compared() -> None:
+    """Each belongs to a page whose outputs are computed, and is written so that it is found."""
     for path in PAGES:
         for block in fenced("console", text_of(path)):
-            assert block.startswith("$ infopt "), path.name
-            assert block.count("\n$ ") == 0, path.name
+            assert block.startswith("$ "), path.name
+            if path not in SESSIONS.PAGES:
+                assert block.startswith("$ infopt "), path.name
+                assert block.count("\n$ ") == 0, path.name
+                assert path.relative_to(ROOT).as_posix() in TABLES.pages()
 
 
-def observations() -> list[str]:
-    """Arguments of every command line that needs a server or a file that one wrote; indented lines are shown, too."""
-    lines = [line for path in PAGES for line in text_of(path).splitlines()]
-    found = (
-        re.match(r"(?: {4})?infopt (?P<arguments>observe [^#|]*|\w+ [^#|]*--observed [^#|]*)", line) for line in lines
-    )
-    return sorted({match["arguments"].strip() for match in found if match})
+def test_a_change_of_a_file_is_of_one_place() -> None:
+    assert SESSIONS.changed("a\nb\n", "-b\n+c\n") == "a\nc\n"
+    with pytest.raises(ValueError, match="stands 2 times"):
+        SESSIONS.changed("b\nb\n", "-b\n+c\n")
 
 
-def measures(arguments: str) -> bool:
-    """Whether a command needs the reader's machine, for minutes: tests/test_cli_probe.py runs such commands."""
-    return arguments.startswith(("probe", "observe")) or "--calibration" in arguments or "--observed" in arguments
+@pytest.mark.parametrize(("name", "page"), COMMANDS.pages().items(), ids=COMMANDS.pages())
+def test_command_reference_is_that_of_the_program(name: str, page: str) -> None:
+    assert text_of(ROOT / "docs" / "commands" / name) == page, REFRESH.format("docs_cli.py")
 
 
-@pytest.mark.parametrize("arguments", [one for one in shown_commands() if not measures(one)])
-def test_shown_commands_run(arguments: str) -> None:
-    status, output = TABLES.run(arguments)
-    assert status == 0, output
-    assert output
+def test_command_reference_has_no_other_page() -> None:
+    assert {path.name for path in (ROOT / "docs" / "commands").iterdir()} == set(COMMANDS.pages())
 
 
-@pytest.fixture(scope="module")
-def observed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a reader has who watched a server: texts, a record, a benchmark's result and a start-up log."""
-    folder = tmp_path_factory.mktemp("observed")
-    data = ROOT / "tests" / "data"
-    for name, source in (
-        ("before.txt", "metrics/vllm_0.32_before.txt"),
-        ("after.txt", "metrics/vllm_0.32_after.txt"),
-        ("bench.json", "benchmarks/vllm_serve.json"),
-        ("server.log", "start_logs/vllm_v1_colours.log"),
-    ):
-        (folder / name).write_bytes((data / source).read_bytes())
-    texts = ["--since", str(folder / "before.txt"), "--apart", "60s", "--out", str(folder / "observed.json")]
-    assert run(["observe", str(folder / "after.txt"), *texts]) == 0
-    return folder
+def test_every_option_is_in_the_reference() -> None:
+    """As `--help` prints them: none is lost between families."""
+    for command in ("plan", "simulate", "gate", "probe draft"):
+        _, helped = TABLES.run(f"{command} --help")
+        page = text_of(ROOT / "docs" / "commands" / f"{command.split()[0]}.md")
+        for option in re.findall(r"^  (?:-\w, )?(--[\w-]+)", helped, re.MULTILINE):
+            assert option in page or option == "--help", f"{command} {option}"
 
 
-@pytest.mark.parametrize(
-    "arguments", [one for one in observations() if "--calibrate " not in one and "--answers" not in one]
-)
-def test_shown_observations_run(
-    arguments: str, observed_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Against a server that replays recorded metrics, for a moment."""
-    monkeypatch.chdir(observed_folder)
-    texts = [(observed_folder / name).read_bytes() for name in ("before.txt", "after.txt")]
-    with serving(Replay({"/metrics": texts, "/v1/models": models()})) as url:
-        words = arguments.replace("http://localhost:8000", f"{url} --interval 100ms --duration 200ms")
-        words = words.replace(" --interval 10s --duration 5m", "")
-        assert run(shlex.split(words)) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out
-
-
-@pytest.mark.parametrize("arguments", [one for one in shown_commands() if one.startswith("probe")])
+@pytest.mark.parametrize("arguments", [one for one in shown("probe") if not one.startswith("probe compare")])
 def test_shown_probes_are_understood(arguments: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Options and names are right; what would be measured is not."""
     begun = []
@@ -158,7 +140,7 @@ def test_shown_probes_are_understood(arguments: str, monkeypatch: pytest.MonkeyP
     assert begun
 
 
-@pytest.mark.parametrize("arguments", [one for one in shown_commands() if "--calibration auto" in one])
+@pytest.mark.parametrize("arguments", shown("plan .*--calibration auto"))
 def test_shown_plans_take_the_record_of_this_machine(
     arguments: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,11 +271,6 @@ def test_peers_table_rests_on_the_right_answers() -> None:
         model, _, context, right, *_ = line.split(",")
         assert int(context) == int(rows[model][1])
         assert float(right) == pytest.approx(float(rows[model][4]) * 1e9 / 2**30, rel=0.005)
-
-
-def test_shown_commands_are_found() -> None:
-    assert len(shown_commands()) >= 8
-    assert all(shlex.split(arguments) for arguments in shown_commands())
 
 
 def test_figures_have_a_docstring_or_a_plain_name() -> None:

@@ -14,20 +14,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (
-    "README.md",
-    "docs/boundary.md",
-    "docs/prefix_trace.md",
-    "docs/sources.md",
-    "docs/memory.md",
-    "docs/formats.md",
-    "docs/cost.md",
-)
 PEERS = Path(__file__).with_name("peers_kv.csv")
 GIB = 2**30
 
+# Their console blocks are sessions: tools/docs_sessions.py.
+SESSIONS = ("docs/tutorial.md", "docs/howto/")
+# Their marked parts are computed by tools of their own.
+OTHERS = ("docs/gate.md",)
+
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w-]+) -->\n).*?(<!-- end: (?P=name) -->)", re.DOTALL)
 _CONSOLE = re.compile(r"(```console\n\$ infopt (?P<arguments>[^\n]*)\n).*?(```\n)", re.DOTALL)
+
+
+def pages() -> list[str]:
+    """Pages with a computed part, as paths from the root."""
+    found = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("**/*.md"))]
+    names = [path.relative_to(ROOT).as_posix() for path in found if _computed(path.read_text(encoding="utf-8"))]
+    return [name for name in names if not name.startswith((*SESSIONS, *OTHERS))]
+
+
+def _computed(text: str) -> bool:
+    return _BLOCK.search(text) is not None or _CONSOLE.search(text) is not None
 
 
 def filled(text: str) -> str:
@@ -227,19 +234,72 @@ def speed_block() -> str:
 
 def techniques_block() -> str:
     """Every optimization `boundary` knows, with what its verdict turns on."""
-    from infopt.boundaries.registry import MODULES, techniques
+    from infopt.boundaries.registry import techniques
 
     rows = [
         [
-            f"[`{t.id}`](../boundaries/{module}.py)",
+            f"[`{t.id}`](../boundaries/{t.judge.__module__.rpartition('.')[2]}.py)",
             t.ledger,
             ", ".join(q.name for q in t.quantities),
             ", ".join(f"`{alias}`" for alias in t.aliases),
             "yes" if t.apply is not None else "",
         ]
-        for module, t in zip(MODULES, techniques(), strict=True)
+        for t in techniques()
     ]
     return table(["technique", "saves", "verdict turns on", "also called", "`--with`"], rows)
+
+
+def models_block() -> str:
+    """Every model of the catalogue."""
+    from infopt.studies.model_view import find_models, short_names, views_of
+    from infopt.units import format_count, format_tokens
+
+    short = short_names()
+    rows = [
+        [
+            f"`{view.model.id}`",
+            ", ".join(f"`{name}`" for name in short.get(view.model.id, ())),
+            format_count(view.model.params_total),
+            format_count(view.model.params_active),
+            f"{view.model.layers}",
+            view.weight_format,
+            f"{view.cache.full_bytes_per_token:,.0f}",
+            format_tokens(view.model.max_position_tokens) if view.model.max_position_tokens else "",
+        ]
+        for view in views_of(find_models(None))
+    ]
+    return table(["model", "short names", "total", "active", "layers", "weights", "KV, B a token", "limit"], rows)
+
+
+def accelerators_block() -> str:
+    """Every accelerator of the catalogue."""
+    from infopt.studies.hardware_view import find_hardware
+    from infopt.units import format_bytes_per_s, format_flop_per_s, format_gib, format_usd
+
+    def shown(value: float | None, unit: Callable[[float], str]) -> str:
+        return "" if value is None else unit(value)
+
+    rows = [
+        [
+            f"`{found['id']}`",
+            found["name"],
+            f"{format_gib(found['usable_memory_bytes'])} ({found['usable_kind']})",
+            format_bytes_per_s(found["bandwidth_bytes_per_s"]),
+            shown(found["bf16_flop_per_s"], format_flop_per_s),
+            shown(found["fp8_flop_per_s"], format_flop_per_s),
+            f"{found['link'] or ''} {shown(found['link_bytes_per_s'], format_bytes_per_s)}".strip(),
+            shown(found["usd_per_hour"], format_usd),
+        ]
+        for found in find_hardware(None)
+    ]
+    return table(["name", "device", "memory", "bandwidth", "bf16", "fp8", "link", "an hour"], rows)
+
+
+def decisions_block() -> str:
+    """The decision records, in order."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    titles = (path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for path in pages)
+    return table(["decision"], [[f"[{title}]({path.name})"] for title, path in zip(titles, pages, strict=True)])
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -251,11 +311,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "techniques": techniques_block,
     "accuracy": accuracy_block,
     "speed": speed_block,
+    "models": models_block,
+    "accelerators": accelerators_block,
+    "decisions": decisions_block,
 }
 
 
 def main() -> None:
-    for page in PAGES:
+    for page in pages():
         path = ROOT / page
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
 
