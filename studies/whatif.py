@@ -7,10 +7,12 @@ them only the batch is left open.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.catalogue import base_id, hardware_names, load_accelerator
 from infopt.ledgers.scenario import allowed_tensor_parallel
 from infopt.ledgers.traced import Program
 from infopt.profiles.formats import kv_format_name, weight_bits_by_part
@@ -70,16 +72,17 @@ def what_if(
     formats, caches = ((), ()) if fixed else (LOCAL_WEIGHTS, LOCAL_KV) if local else (WEIGHTS, KV)
     weights = _choices(lambda name: weight_bits_by_part(model, name)[0], request.weights, formats)
     kv = _choices(lambda name: kv_format_name(model, name), request.kv, caches)
-    devices = [hardware, *(() if fixed else (one for one in others if one.accelerator.id != hardware.accelerator.id))]
+    listed = {one.accelerator.id: one for one in others}
+    own_id = hardware.accelerator.id
+    devices = [hardware, *(() if fixed else (one for id, one in listed.items() if id != own_id))]
+    alone = _alone(hardware, listed.get(own_id))
     own = build(model, hardware, request).scenario
     degrees = (own.tp,) if fixed or hardware.accelerator.processor else _degrees(model, own.tp, devices)
-    places = [
-        Place(w, k, h, t, _traced(model, device, replace(request, weights=weight.option, kv=cache.option), own.tp, tp))
-        for w, weight in enumerate(weights)
-        for k, cache in enumerate(kv)
-        for h, device in enumerate(devices)
-        for t, tp in enumerate(degrees)
-    ]
+    places = []
+    for (w, weight), (k, cache), (h, device), (t, tp) in product(*map(enumerate, (weights, kv, devices, degrees))):
+        asked = _at_tp(replace(request, weights=weight.option, kv=cache.option), own.tp, tp)
+        placed = alone if device.gpus not in (None, asked.gpus) else device
+        places.append(Place(w, k, h, t, _traced(model, placed, asked)))
     lengths = traced_lengths(given_lengths(request))
     return WhatIf(lengths, fixed, weights, kv, tuple(devices), degrees, tuple(places))
 
@@ -99,14 +102,26 @@ def _degrees(model: ModelProfile, own: int, devices: Sequence[HardwareChoice]) -
     return own, *(tp for tp in powers if tp != own)
 
 
-def _traced(model: ModelProfile, device: HardwareChoice, request: Request, own_tp: int, tp: int) -> Traced | str:
-    gpus = tp * request.pp * request.dp
-    # An instance is priced as a whole, and named with its devices: another number of them is no longer it.
-    placed = device if device.gpus in (None, gpus) else replace(device, gpus=None, usd_per_hour=None)
+def _alone(hardware: HardwareChoice, listed: HardwareChoice | None) -> HardwareChoice:
+    """The device without the number it was named with; of an instance, which is priced as a whole, at its own price."""
+    device = hardware.accelerator
+    is_instance = hardware.usd_per_hour is not None or device.usd_per_hour is None
+    if is_instance and base_id(device.id) in hardware_names():
+        record = listed.accelerator if listed is not None else load_accelerator(device.id)
+        data = {**device.data, **{name: datum for name, datum in record.data.items() if name == "usd_per_hour"}}
+        device = replace(device, usd_per_hour=record.usd_per_hour, price_date=record.price_date, data=data)
+    return replace(hardware, accelerator=device, gpus=None, usd_per_hour=None)
+
+
+def _at_tp(request: Request, own_tp: int, tp: int) -> Request:
+    """The request at another degree: pp and dp stay, experts are split as before."""
     ep = request.ep if request.ep in (None, 1) else tp if request.ep == own_tp else tp * request.dp
-    asked = replace(request, gpus=gpus, tp=tp, ep=ep)
+    return replace(request, gpus=tp * request.pp * request.dp, tp=tp, ep=ep)
+
+
+def _traced(model: ModelProfile, device: HardwareChoice, request: Request) -> Traced | str:
     try:
-        built = build(model, placed, asked)
-        return traced_plan(built, placed, asked, own_constants(built.scenario, request))
+        built = build(model, device, request)
+        return traced_plan(built, device, request, own_constants(built.scenario, request))
     except InfoptError as error:
         return str(error)

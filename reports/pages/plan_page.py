@@ -64,8 +64,8 @@ def _body(
     yield section(
         "Memory of one device",
         figure(charts["memory"]),
-        figure_facts(result, MEMORY),
         figure(charts[KV]),
+        figure_facts(result, MEMORY),
         note="What lies on a device, and how many sequences the rest holds.",
     )
     yield section(
