@@ -137,7 +137,7 @@ def render_validation(result: "Validation", form: Form) -> str:
         return _json(report.as_dict(result))
     if form == "csv":
         return _table(report.as_dict(result)["groups"], form)
-    return report.render(result, markdown=form == "md")
+    return report.markdown(result) if form == "md" else report.page(result)
 
 
 def _rows(data: Mapping[str, Any], key: str, form: Form) -> str:

@@ -85,7 +85,7 @@ def _parts(choice: HardwareChoice) -> Iterator[RenderableType]:
 
 def _figures(device: Accelerator, sources: dict[str, int]) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="cyan")
+    table.add_column(overflow="fold", style="cyan")
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

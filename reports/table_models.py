@@ -7,10 +7,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infopt.reports.terminal import facts, heading, listed, to_text
+from infopt.reports.terminal import columns_table, facts, heading, listed, to_text
 from infopt.studies.derivations import layer_group_words
 from infopt.studies.model_view import ModelView
 from infopt.units import format_bytes, format_count, format_gib, format_share, format_tokens, format_whole
+
+SUMMARY = ("total", "active", "format", "KV B/token", "limit", "model")
+# Columns that go on a narrow screen, the first to go first.
+NARROW = ("KV B/token", "limit", "active", "format")
 
 
 def names_page(ids: Sequence[str], short: Mapping[str, Sequence[str]]) -> str:
@@ -19,17 +23,16 @@ def names_page(ids: Sequence[str], short: Mapping[str, Sequence[str]]) -> str:
 
 
 def summary_page(views: Sequence[ModelView]) -> str:
-    """The list with sizes; the name stands last and is never cut."""
-    head = f"{'total':>6}  {'active':>6}  {'format':<9}  {'KV B/token':>11}  {'limit':>9}  model"
-    return "\n".join([head, *(_summary(view) for view in views)])
+    """The list with sizes; the name is never cut."""
+    return to_text([columns_table(SUMMARY, [_summary(view) for view in views], "model", NARROW)])
 
 
-def _summary(view: ModelView) -> str:
+def _summary(view: ModelView) -> list[str]:
     model = view.model
-    total, active = format_count(model.params_total), format_count(model.params_active)
-    per_token = format_whole(round(view.cache.full_bytes_per_token))
     limit = format_tokens(model.max_position_tokens) if model.max_position_tokens else "-"
-    return f"{total:>6}  {active:>6}  {view.weight_format:<9}  {per_token:>11}  {limit:>9}  {model.id}"
+    per_token = format_whole(round(view.cache.full_bytes_per_token))
+    sizes = [format_count(model.params_total), format_count(model.params_active)]
+    return [*sizes, view.weight_format, per_token, limit, model.id]
 
 
 def model_page(view: ModelView) -> str:
@@ -69,8 +72,8 @@ def _parameters(view: ModelView) -> RenderableType:
     model = view.model
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=13, no_wrap=True, style="cyan")
-    for _ in range(2):
-        table.add_column(justify="right", no_wrap=True)
+    for width in (len(format_whole(model.params_total)), len("beside")):
+        table.add_column(justify="right", no_wrap=True, min_width=width)
     table.add_column(overflow="fold")
     for part, count in model.params_by_part.items():
         outside = part in ("vision", "mtp")

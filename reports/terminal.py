@@ -62,17 +62,23 @@ def columns_table(
     indent: int = 0,
     beside: Sequence[Sequence[str]] = (),
 ) -> RenderableType:
-    """Rows under their headings, all to the right but the column `left`; on a narrow screen columns go, not digits.
+    """Rows under their headings, all to the right but the column `left`; on a narrow screen columns go, not digits, and
+    where no more can go, the column `left` is folded.
 
     droppable  the columns that can go, the first to go first
     beside     rows of sister tables, whose columns shall stand under one another
     """
     widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, *beside, strict=True)]
-    kept = _fitting(columns, widths, droppable, terminal_width() - indent)
+    room = terminal_width() - indent
+    kept = _fitting(columns, widths, droppable, room)
+    is_wide = sum(widths[i] + GAP for i in kept) - GAP > room
     table = Table(box=None, padding=(0, GAP, 0, 0), header_style="cyan", pad_edge=False)
     for position in kept:
         name, width = columns[position], widths[position]
-        table.add_column(name, justify="left" if name == left else "right", no_wrap=True, min_width=width)
+        if name == left and is_wide:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="left" if name == left else "right", no_wrap=True, min_width=width)
     for cells in rows:
         table.add_row(*(cells[position] for position in kept))
     return Padding(table, (0, 0, 0, indent))

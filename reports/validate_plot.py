@@ -41,7 +41,7 @@ def _panel(panel: Any, name: str, members: Sequence[Check]) -> None:
     unit = "tokens/s or ms" if len({c.metric for c in members}) > 1 else _unit(members[0].metric)
     panel.set(title=f"{name}, n {len(members)}", xlabel=f"measured, {unit}", ylabel="predicted")
     for axis in (panel.xaxis, panel.yaxis):
-        scale(axis, lambda value: f"{value:,.10g}", base_of([*measured, *predicted]))
+        scale(axis, lambda value: f"{value:,.10g}", 10 if base_of([*measured, *predicted]) else 0)
 
 
 def _members(result: Validation, group: str) -> list[Check]:

@@ -1,21 +1,21 @@
 """`validate` in the terminal, as Markdown and as the JSON contract's object."""
 
-import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infopt.studies.validate import SPEED_GROUPS, GroupScore, Validation
 
-WIDTH = 80
+Grid = list[tuple[str, ...]]
 _LEGEND = (
-    "mean, median  relative error; of start-verdict the share of wrong verdicts",
-    "exact         within one block and the rounding of the print",
-    "interval      share of figures inside the printed interval",
+    ("mean, median", "relative error; of start-verdict the share of wrong verdicts"),
+    ("exact", "within one block and the rounding of the print"),
+    ("interval", "share of figures inside the printed interval"),
 )
 SCHEMA = "infopt/validate/1"
 _HEADERS = ("group", "n", "mean", "median", "< 1 %", "exact", "interval")
 _SPEED_LEGEND = (
-    "mean, median  relative error, the constants fitted on such rows",
-    "interval      share of figures inside the printed interval",
+    ("mean, median", "relative error, the constants fitted on such rows"),
+    ("interval", "share of figures inside the printed interval"),
 )
 _SPEED_HEADERS = ("group", "n", "mean", "median", "< 20 %", "< 30 %", "interval", "below floor")
 
@@ -49,35 +49,59 @@ def _group(score: GroupScore) -> dict[str, Any]:
     }
 
 
-def render(result: Validation, markdown: bool = False) -> str:
+def page(result: Validation) -> str:
     """A table of groups, then what was skipped and why, then rows that break their floor."""
-    scored, total = len(result.scored), len(result.checks)
-    lines = [
-        f"{scored} of {total} published figures scored ({scored / total if total else 0:.0%})",
-        f"truth: {result.truth}",
-    ]
-    for table, legend in ((_memory_grid, _LEGEND), (_speed_grid, _SPEED_LEGEND)):
-        grid = table(result)
-        if len(grid) > 1:
-            lines += ["", *(_markdown(grid) if markdown else _aligned(grid)), "", *legend]
-    lines += ["", "not scored:"]
-    lines += [line for reason, count in result.skipped.items() for line in _wrapped(f"{count:5d}  ", reason)]
-    if result.inferred:
-        lines += _wrapped(f"{result.inferred:5d}  ", "cases whose shape their reporter inferred from the same figures")
+    from infopt.reports.terminal import columns_table, facts, to_text
+
+    parts: list[Any] = [_headline(result), f"truth: {result.truth}"]
+    for grid, legend, narrow in _grids(result):
+        headers, *rows = grid
+        parts += ["", columns_table(headers, rows, "group", narrow), "", facts(legend, label_width=12)]
+    parts += ["", "not scored:", facts(_skipped(result), label_width=5)]
     if result.suspects:
-        lines += ["", *_wrapped("suspect rows: ", ", ".join(result.suspects))]
+        parts += ["", f"suspect rows: {', '.join(result.suspects)}"]
+    return to_text(parts)
+
+
+def markdown(result: Validation) -> str:
+    """The same as Markdown."""
+    lines = [_headline(result), f"truth: {result.truth}"]
+    for grid, legend, _ in _grids(result):
+        lines += ["", *_markdown(grid), "", *(f"- {label}: {text}" for label, text in legend)]
+    lines += ["", "not scored:", "", *(f"- {count}: {reason}" for count, reason in _skipped(result))]
+    if result.suspects:
+        lines += ["", f"suspect rows: {', '.join(result.suspects)}"]
     return "\n".join(lines)
 
 
-def _wrapped(lead: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
+def _headline(result: Validation) -> str:
+    scored, total = len(result.scored), len(result.checks)
+    return f"{scored} of {total} published figures scored ({scored / total if total else 0:.0%})"
 
 
-def _memory_grid(result: Validation) -> list[tuple[str, ...]]:
+def _grids(result: Validation) -> Iterator[tuple[Grid, Sequence[tuple[str, str]], Sequence[str]]]:
+    """The tables that have rows, each with its legend and the columns that go on a narrow screen."""
+    for grid, legend, narrow in (
+        (_memory_grid(result), _LEGEND, ("exact", "median", "< 1 %")),
+        (_speed_grid(result), _SPEED_LEGEND, ("below floor", "< 20 %", "median")),
+    ):
+        if len(grid) > 1:
+            yield grid, legend, narrow
+
+
+def _skipped(result: Validation) -> list[tuple[str, str]]:
+    """How many figures, and why."""
+    rows = [(str(count), reason) for reason, count in result.skipped.items()]
+    if result.inferred:
+        rows.append((str(result.inferred), "cases whose shape their reporter inferred from the same figures"))
+    return rows
+
+
+def _memory_grid(result: Validation) -> Grid:
     return [_HEADERS, *(_cells(score) for score in result.groups if score.group not in SPEED_GROUPS)]
 
 
-def _speed_grid(result: Validation) -> list[tuple[str, ...]]:
+def _speed_grid(result: Validation) -> Grid:
     return [_SPEED_HEADERS, *(_speed_cells(score) for score in result.groups if score.group in SPEED_GROUPS)]
 
 
@@ -111,21 +135,12 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
-def _aligned(grid: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
-    return ["  ".join(_pad(cell, widths[i], i) for i, cell in enumerate(row)).rstrip() for row in grid]
-
-
-def _pad(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
-
-
 def markdown_table(result: Validation, speed: bool = False) -> list[str]:
     """The groups of memory, or of speed, as a Markdown table."""
     return _markdown(_speed_grid(result) if speed else _memory_grid(result))
 
 
-def _markdown(grid: list[tuple[str, ...]]) -> list[str]:
+def _markdown(grid: Grid) -> list[str]:
     headers, *rows = grid
     rule = "|".join(["---"] + ["---:"] * (len(headers) - 1))
     return [f"| {' | '.join(headers)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]

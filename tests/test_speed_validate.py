@@ -7,7 +7,7 @@ import pytest
 
 from infopt.cli import run
 from infopt.errors import InfoptError
-from infopt.reports.validate_report import as_dict, render
+from infopt.reports.validate_report import as_dict, page
 from infopt.studies.speed_checks import SUSPECT
 from infopt.studies.speed_truth import BUNDLED_SPEED, COLUMNS, published_device
 from infopt.studies.validate import SPEED_GROUPS, validate
@@ -92,7 +92,7 @@ def test_a_row_faster_than_its_bytes_is_suspect(tmp_path):
     result = validate(edited(tmp_path, value="0.001"))
     assert not result.scored
     assert result.suspects
-    assert "suspect rows: " in render(result)
+    assert "suspect rows: " in page(result)
     assert [check.reason for check in result.checks] == [SUSPECT]
 
 

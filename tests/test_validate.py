@@ -3,7 +3,7 @@
 import pytest
 
 from infopt.errors import InfoptError
-from infopt.reports.validate_report import as_dict, render
+from infopt.reports.validate_report import as_dict, page
 from infopt.studies.truth import BUNDLED_MEMORY, COLUMNS
 from infopt.studies.validate import GROUPS, predictions_csv, validate
 
@@ -59,10 +59,10 @@ def test_predictions_hold_every_row(bundled):
 
 
 def test_the_report_says_what_was_left_out(bundled):
-    text = render(bundled)
+    text = page(bundled)
     assert "not scored:" in text
     assert "kv-tokens" in text
-    assert max(len(line) for line in render(bundled).splitlines()) <= 80
+    assert max(len(line) for line in page(bundled).splitlines()) <= 80
 
 
 def test_bad_truth_files(tmp_path):
