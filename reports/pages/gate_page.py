@@ -12,7 +12,18 @@ from typing import Any
 from infopt.gate.check import Checked, Gate, Verdict
 from infopt.reports.gate_json import as_dict
 from infopt.reports.gate_words import clean, counted, counts, heading, name_of, subject
-from infopt.reports.pages.blocks import Html, details, facts, figure, listing, paragraph, section, subtitle, table, verdict
+from infopt.reports.pages.blocks import (
+    Html,
+    details,
+    facts,
+    figure,
+    listing,
+    paragraph,
+    section,
+    subtitle,
+    table,
+    verdict,
+)
 from infopt.reports.pages.charts import Axis, Chart, Role, Series
 from infopt.reports.pages.figures import found as found_at
 from infopt.reports.pages.figures import joined, shown

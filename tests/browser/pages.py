@@ -12,15 +12,19 @@ from gate_files import POD, write
 from infopt.cli import run
 
 SHORT = ("--isl", "1k", "--osl", "200")
+SIMULATE = ("simulate", "--model", "8b", "--hw", "h100", *SHORT, "--rate", "8/s", "--requests", "400")
 # name -> command line; {files} is a folder with a good and a bad deployment.
 PAGES: dict[str, tuple[str, ...]] = {
     "checklist": ("checklist", "--model", "70b", "--hw", "h100:4", *SHORT, "--batch", "32", "--tpot", "40ms"),
     "boundary": ("boundary", "--model", "8b", "--hw", "h100", *SHORT, "--batch", "32", "--rate", "8/s"),
     "boundary speculative": ("boundary", "speculative", "--model", "8b", "--hw", "h100", *SHORT, "--batch", "32"),
     "search": ("search", "--model", "8b", *SHORT, "--rate", "8/s", "--tpot", "40ms"),
-    "simulate": ("simulate", "--model", "8b", "--hw", "h100", *SHORT, "--rate", "8/s", "--requests", "400"),
+    "simulate": (*SIMULATE, "--ttft", "1s", "--tpot", "50ms", "--interval"),
+    "simulate compared": (*SIMULATE, "--compare", "--chunk 256", "--max-num-seqs 8"),
+    "simulate grid": (*SIMULATE, "--ttft", "1s", "--vary", "chunk=512,2k", "--vary", "max-num-seqs=8,64,256"),
     "gate": ("gate", "{files}"),
     "validate": ("validate",),
+    "reproduce": ("reproduce",),
 }
 FILES = {"good.yaml": POD, "bad.yaml": POD.replace("8192", "131072").replace("Llama-3.1-8B-Instruct", "Llama-3.1-70B")}
 
