@@ -12,7 +12,7 @@ $(shell [ -x $(BIN)/python ] || rm -rf $(VENV))
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: plan test test-engine check bench docs docs-links wheel clean
+.PHONY: plan test test-engine check bench docs docs-links wheel sdist release-check clean
 
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
@@ -56,6 +56,17 @@ wheel: $(VENV)/.dev-ready
 	rm -rf build dist && mkdir dist
 	@$(BIN)/python -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@ls dist/*.whl
+
+# The sdist, and a wheel built from it: what an upload would be.
+sdist: $(VENV)/.dev-ready
+	rm -rf build dist && mkdir dist
+	@$(BIN)/python -m build --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
+	@rm dist/build.log && ls dist/*
+
+# Nothing is uploaded. The tests build once more, from tracked files alone, and run the wheel without development tools.
+release-check: sdist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/pytest tests/test_packaging.py tests/test_release.py
 
 clean:
 	rm -rf $(VENV) .engine .links build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
