@@ -43,6 +43,12 @@ class BreakEvenMap:
     x_here: float | None
     y_here: float | None
 
+    @property
+    def only(self) -> Verdict | None:
+        """The verdict of every cell; None where they differ."""
+        verdicts = {cell.verdict for row in self.cells for cell in row}
+        return next(iter(verdicts)) if len(verdicts) == 1 else None
+
 
 def break_even_map(technique: Technique, situation: Situation, with_gain: bool = False) -> BreakEvenMap | None:
     """Verdicts across the plane of a technique, with gains where they are asked for; None where it has no plane."""

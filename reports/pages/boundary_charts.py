@@ -25,6 +25,7 @@ UNITS: Mapping[str, Unit] = {
     "tokens": "tokens",
     "": "ratio",
 }
+BAND = "The shaded band is what the gain may be instead. "
 NO_CHANGE = Line("y", 1.0, "no change", "other")
 
 
@@ -137,19 +138,17 @@ def curve_chart(curve: Curve) -> Chart | None:
     known = [(p.value, p.gain) for p in curve.points if p.gain is not None]
     if len(known) < 2:
         return None
-    q = curve.quantity
+    q, ends = curve.quantity, [(value, gain.low, gain.high) for value, gain in known]
+    band = [Series("interval", "interval", "band", ends)] if any(low < high for _, low, high in ends) else []
     now = () if curve.current is None else (_line(q, curve.current, "now", "chosen"),)
     return Chart(
         f"curve-{q.name}",
         "lines",
         f"Gain against {q.name}",
-        "Above 1 it pays. The shaded band is what the gain may be instead; lines across are where the verdict changes.",
+        f"Above 1 it pays. {BAND if band else ''}Lines across are where the verdict changes.",
         Axis(q.name, UNITS.get(q.unit, "count"), _scale(q)),
         Axis("gain", "ratio"),
-        (
-            Series("interval", "interval", "band", [(value, gain.low, gain.high) for value, gain in known]),
-            Series("gain", "estimate", "line", [(value, gain.value) for value, gain in known]),
-        ),
+        (*band, Series("gain", "estimate", "line", [(value, gain.value) for value, gain in known])),
         (NO_CHANGE, *(_flip_line(q, flip) for flip in curve.flips if flip.value is not None), *now),
     )
 
@@ -169,4 +168,13 @@ def _line(quantity: Quantity, value: float, label: str, role: Role) -> Line:
 def no_map_words(technique: Technique) -> str:
     """Why a technique has no map."""
     names = " and ".join(q.name for q in technique.quantities)
-    return f"No map: its verdict turns with {names} alone."
+    return f"{technique.name} has no map: its verdict turns with {names} alone."
+
+
+def flat_words(found: BreakEvenMap) -> str:
+    """A map of one colour, said."""
+    ends = [
+        f"{q.name} {words.bare_text(values[0], q.unit)} to {words.bare_text(values[-1], q.unit)}"
+        for q, values in ((found.x, found.x_values), (found.y, found.y_values))
+    ]
+    return f"{found.technique.name} has one verdict for every {' and '.join(ends)}: {found.only}."

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from infopt.boundaries.technique import VERDICTS, Boundary
 from infopt.reports import boundary_words as words
 from infopt.reports.boundary_report import as_dict, cells
-from infopt.reports.pages.blocks import Html, details, figure, paragraph, section, table, verdict
+from infopt.reports.pages.blocks import Html, details, figure, listing, paragraph, section, table, verdict
 from infopt.reports.pages.blocks import words as glossary
-from infopt.reports.pages.boundary_charts import gains_chart, no_map_words, verdict_map
+from infopt.reports.pages.boundary_charts import flat_words, gains_chart, no_map_words, verdict_map
 from infopt.reports.pages.boundary_sections import Result, answer, assumed, flips, gain, numbers, setting
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.page import Page
 from infopt.studies.boundary import Boundaries
-from infopt.studies.break_even_map import break_even_map
+from infopt.studies.break_even_map import BreakEvenMap, break_even_map
 
 COLUMNS = ("order", "technique", "verdict", "gain", "flips at", "because")
 MEANINGS = {
@@ -27,21 +27,29 @@ MEANINGS = {
 def overview_page(found: Boundaries, command: str) -> Page:
     """The page of all techniques."""
     result = as_dict(found)
-    maps = {b.technique.id: break_even_map(b.technique, found.situation) for b in found.techniques}
-    drawn = {id: verdict_map(one) for id, one in maps.items() if one is not None}
+    across = [one for b in found.techniques if (one := break_even_map(b.technique, found.situation)) is not None]
+    maps = tuple(verdict_map(one) for one in across if one.only is None)
     gains = gains_chart(found.techniques)
-    model = found.situation.scenario.model.id
     return Page(
-        title=f"What optimizations gain: {model}",
+        title=f"What optimizations gain: {found.situation.scenario.model.id}",
         command=command,
         result=result,
-        body=_body(found, result, gains, drawn),
-        charts=(*([gains] if gains else []), *drawn.values()),
+        body=_body(found, result, gains, maps, _unmapped(found.techniques, across)),
+        charts=(*([gains] if gains else []), *maps),
     )
 
 
-def _body(found: Boundaries, result: Result, gains: Chart | None, maps: dict[str, Chart]) -> Iterator[Html]:
-    yield _verdict(found.techniques)
+def _unmapped(techniques: Sequence[Boundary], across: Sequence[BreakEvenMap]) -> list[str]:
+    """Why techniques have no map."""
+    known = {one.technique.id for one in across}
+    flat = [flat_words(one) for one in across if one.only is not None]
+    return [*flat, *(no_map_words(b.technique) for b in techniques if b.technique.id not in known)]
+
+
+def _body(
+    found: Boundaries, result: Result, gains: Chart | None, maps: Sequence[Chart], unmapped: Sequence[str]
+) -> Iterator[Html]:
+    yield _verdict(found)
     yield setting(found, result)
     yield section(
         "What each one gains",
@@ -52,24 +60,31 @@ def _body(found: Boundaries, result: Result, gains: Chart | None, maps: dict[str
     )
     yield section(
         "Where verdicts turn",
-        *map(figure, maps.values()),
+        *map(figure, maps),
+        *([listing(unmapped)] if unmapped else []),
         note="Each cell is one situation, judged anew. Look at the frame, where you are, and how far it is to another "
         "colour: near a border, measure before you decide.",
     )
     yield section(
         "Each technique in full",
-        *(_full(b, result, f"techniques.{i}", maps) for i, b in enumerate(found.techniques)),
+        *(_full(b, result, f"techniques.{i}") for i, b in enumerate(found.techniques)),
         note="Open one for its numbers, the values at which its verdict changes, and what it costs.",
     )
     yield from assumed(found)
 
 
-def _verdict(techniques: Sequence[Boundary]) -> Html:
-    """How many pay, and which gains most of each figure."""
-    good = [b for b in techniques if b.judgement.verdict == "use"]
-    told = ", ".join(f"{b.technique.name} ({words.gain_text(b.judgement.gain)})" for b in good)
-    headline = f"{len(good)} of {len(techniques)} pay here"
-    return verdict("pass" if good else "open", headline, told or "none is worth switching on as things are")
+def _verdict(found: Boundaries) -> Html:
+    """How many pay, and what they gain; first of all whether the batch fits."""
+    good = [b for b in found.techniques if b.judgement.verdict == "use"]
+    told = ", ".join(_pays(b) for b in good) or "none is worth switching on as things are"
+    if not found.situation.fits:
+        return verdict("fail", "This batch does not fit", f"make it fit first; worth switching on: {told}")
+    return verdict("pass" if good else "open", f"{len(good)} of {len(found.techniques)} pay here", told)
+
+
+def _pays(boundary: Boundary) -> str:
+    gain = boundary.judgement.gain
+    return boundary.technique.name if gain is None else f"{boundary.technique.name} ({words.gain_text(gain)})"
 
 
 def _table(found: Boundaries, result: Result) -> list[Html]:
@@ -83,15 +98,13 @@ def _table(found: Boundaries, result: Result) -> list[Html]:
     return [table(COLUMNS, rows, "Techniques"), glossary(meanings)]
 
 
-def _full(boundary: Boundary, result: Result, key: str, maps: dict[str, Chart]) -> Html:
-    technique = boundary.technique
-    summary = f"{technique.name}: {boundary.judgement.verdict}, {words.gain_text(boundary.judgement.gain)}"
-    missing = [] if technique.id in maps else [paragraph(no_map_words(technique), soft=True)]
+def _full(boundary: Boundary, result: Result, key: str) -> Html:
+    technique, judged = boundary.technique, boundary.judgement
+    summary = f"{technique.name}: {judged.verdict}"
     return details(
-        summary.removesuffix(", -"),
+        summary if judged.gain is None else f"{summary}, {words.gain_text(judged.gain)}",
         answer(boundary, result, key),
         *numbers(boundary, result, key),
         flips(boundary, result, key),
-        *missing,
         paragraph(f"Its curves: infopt boundary {technique.id} with the same options and --html", soft=True),
     )

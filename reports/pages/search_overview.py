@@ -1,9 +1,10 @@
 """A search as a page: the front in pictures and as a table, the chosen deployment, every row with its command line."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from infopt.frozen import dataclass
 from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
 from infopt.reports.pages.blocks import (
@@ -21,27 +22,23 @@ from infopt.reports.pages.blocks import (
 )
 from infopt.reports.pages.blocks import words as glossary
 from infopt.reports.pages.charts import Chart
-from infopt.reports.pages.figures import found, shown
+from infopt.reports.pages.figures import found
 from infopt.reports.pages.page import Page
 from infopt.reports.pages.search_charts import front_charts, nearest_chart, tail_charts
-from infopt.reports.pages.search_row import folded_row, headline, row_section
+from infopt.reports.pages.search_row import (
+    COLUMNS,
+    NUMERIC,
+    folded_row,
+    headline,
+    row_cells,
+    row_charts,
+    row_section,
+    terms_section,
+)
 from infopt.reports.search_report import LEGEND, as_dict, row
 from infopt.studies.search import Search, row_of
-from infopt.units import format_seconds, format_share, format_usd, format_whole
 
 Result = Mapping[str, Any]
-# Columns of the front that are figures: head, path in the row's object, how it is written.
-FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("seqs", "workload.batch", format_whole),
-    ("TTFT", "estimate.ttft_s", format_seconds),
-    ("TPOT", "estimate.tpot_s", format_seconds),
-    ("tok/s/GPU", "output_tokens_per_s_per_gpu", "{:.0f}".format),
-    ("tok/J", "tokens_per_joule", "{:.2g}".format),
-    ("$/h", "usd_per_hour", format_usd),
-    ("$/Mtok", "usd_per_million_output_tokens", format_usd),
-    ("spare", "headroom_share", lambda share: format_share(round(share, 2))),
-)
-NAMES = ("#", "deployment", "layout", "weights", "cache")
 # Rows of a large front that the page has room for; of the rest there are points in the pictures.
 MOST_ROWS = 100
 # A result larger than this, in characters, is embedded without what the page does not show of a row.
@@ -54,16 +51,49 @@ TAIL_FIGURES = {2: "simulated.good_share", 3: "simulated.ttft_p99_s", 4: "simula
 
 def search_page(result: Search, command: str) -> Page:
     """The page of a search."""
-    data = as_dict(result)
-    charts = front_charts(result, result.chosen_number) if result.front else (nearest_chart(result),)
-    simulated = tail_charts(result)
+    data, number = as_dict(result), result.chosen_number
+    charts = Charts(
+        front_charts(result, number) if result.front else (nearest_chart(result),),
+        row_charts(result, number) if result.front else (),
+        tail_charts(result),
+    )
     return Page(
         title=f"Deployments of {result.model.id}",
         command=command,
         result=_embedded(result, data),
-        body=_body(result, data, charts, simulated),
-        charts=(*charts, *simulated),
+        body=_body(result, data, charts),
+        charts=(*charts.front, *charts.row, *charts.tails),
     )
+
+
+def search_row_page(result: Search, number: int, explain: bool, command: str) -> Page:
+    """The page of one row of the front, among the others in the pictures."""
+    d = row_of(result, number)
+    data = row(result, number, d, explain)
+    charts = Charts(front_charts(result, number), row_charts(result, number))
+    terms = [terms_section(result, number, data)] if explain else []
+    return Page(
+        title=f"{words.deployment_words(d)} for {result.model.id}",
+        command=command,
+        result=data,
+        body=(
+            _asked(result),
+            table(COLUMNS, [row_cells(d, data)], f"Row {number}", NUMERIC),
+            row_section(result, number, data, charts.row),
+            _pictures(charts.front),
+            *terms,
+        ),
+        charts=(*charts.front, *charts.row),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """Pictures of the front (or of what is nearest to the targets), of the row in full, of simulated tails."""
+
+    front: tuple[Chart, ...]
+    row: tuple[Chart, ...]
+    tails: tuple[Chart, ...] = ()
 
 
 def _embedded(result: Search, data: Result) -> Result:
@@ -92,18 +122,18 @@ def search_row_page(result: Search, number: int, explain: bool, command: str) ->
     )
 
 
-def _body(result: Search, data: Result, charts: Sequence[Chart], simulated: Sequence[Chart]) -> Iterator[Html]:
+def _body(result: Search, data: Result, charts: Charts) -> Iterator[Html]:
     yield _verdict(result)
     yield _asked(result)
     if result.binding:
-        yield _binding(result, charts)
+        yield _binding(result, charts.front)
     else:
         number = result.chosen_number
-        yield row_section(result, number, data["front"][number - 1])
-        yield _pictures(charts)
+        yield row_section(result, number, data["front"][number - 1], charts.row)
+        yield _pictures(charts.front)
         yield _table(result, data)
         if result.tails:
-            yield _simulated(result, data, simulated)
+            yield _simulated(result, data, charts.tails)
         yield from _others(result, data)
         if _embedded(result, data) is not data:
             yield paragraph(CUT, soft=True)
@@ -157,12 +187,11 @@ def _pictures(charts: Sequence[Chart]) -> Html:
 
 def _table(result: Search, data: Result) -> Html:
     most = _most_rows(result)
-    rows = [_cells(result, number, data) for number in range(1, most + 1)]
-    columns = (*NAMES, *(name for name, _, _ in FIGURES))
+    rows = [row_cells(d, data, f"front.{i}.") for i, d in enumerate(result.front[:most])]
     left_out = [] if most == len(result.front) else [paragraph(_left_out_words(result, most))]
     return section(
         "Rows of the front",
-        table(columns, rows, "Rows of the front", (0, *range(len(NAMES), len(columns)))),
+        table(COLUMNS, rows, "Rows of the front", NUMERIC),
         *left_out,
         glossary(LEGEND),
         details("Command line of every row", code_block(_commands(result, data, most), "Command lines of the front")),
@@ -172,15 +201,6 @@ def _table(result: Search, data: Result) -> Html:
 
 def _left_out_words(result: Search, most: int) -> str:
     return f"{len(result.front) - most} more rows are on the front: --format csv has all of them, --json all of each."
-
-
-def _cells(result: Search, number: int, data: Result) -> list[str]:
-    """One row of the table; its figures are those of the result."""
-    d, key = result.front[number - 1], f"front.{number - 1}"
-    s = d.replica.scenario
-    named = [words.deployment_words(d), words.layout_words(d), s.weight_format, s.kv_format]
-    told = [shown(data, f"{key}.{path}", write) for _, path, write in FIGURES]
-    return [shown(data, f"{key}.rank", format_whole), *named, *told]
 
 
 def _commands(result: Search, data: Result, most: int) -> str:
