@@ -49,6 +49,15 @@ CUT = f"The data inside this page leaves out {', '.join(NOT_SHOWN)} of each row:
 TAIL_FIGURES = {2: "simulated.good_share", 3: "simulated.ttft_p99_s", 4: "simulated.tpot_p99_s", 5: "capacity_per_s"}
 
 
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """Pictures of the front (or of what is nearest to the targets), of the row in full, of simulated tails."""
+
+    front: tuple[Chart, ...]
+    row: tuple[Chart, ...]
+    tails: tuple[Chart, ...] = ()
+
+
 def search_page(result: Search, command: str) -> Page:
     """The page of a search."""
     data, number = as_dict(result), result.chosen_number
@@ -87,15 +96,6 @@ def search_row_page(result: Search, number: int, explain: bool, command: str) ->
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Charts:
-    """Pictures of the front (or of what is nearest to the targets), of the row in full, of simulated tails."""
-
-    front: tuple[Chart, ...]
-    row: tuple[Chart, ...]
-    tails: tuple[Chart, ...] = ()
-
-
 def _embedded(result: Search, data: Result) -> Result:
     """The result; of one too large for a page the rows that are shown, without what is not shown of them."""
     if len(json.dumps(data)) <= MOST_OF_RESULT:
@@ -107,19 +107,6 @@ def _embedded(result: Search, data: Result) -> Result:
 def _most_rows(result: Search) -> int:
     """Rows of the table: the chosen one is always among them."""
     return min(len(result.front), max(MOST_ROWS, result.chosen_number))
-
-
-def search_row_page(result: Search, number: int, explain: bool, command: str) -> Page:
-    """The page of one row of the front, among the others in the pictures."""
-    d = row_of(result, number)
-    data, charts = row(result, number, d, explain), front_charts(result, number)
-    return Page(
-        title=f"{words.deployment_words(d)} for {result.model.id}",
-        command=command,
-        result=data,
-        body=(_asked(result), row_section(result, number, data), _pictures(charts)),
-        charts=charts,
-    )
 
 
 def _body(result: Search, data: Result, charts: Charts) -> Iterator[Html]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
-from infopt.reports.pages.blocks import Html, code_block, details, facts, figure, listing, section, table
+from infopt.reports.pages.blocks import Html, code_block, datum, details, facts, figure, listing, section, table
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.figures import shown
 from infopt.reports.pages.memory_chart import memory_chart
@@ -65,7 +65,7 @@ def terms_section(result: Search, number: int, row: Mapping[str, Any]) -> Html:
         (
             line.ledger,
             term_name(line.name),
-            shown(row, f"terms.{i}.value", lambda _, line=line: line_quantity(line)),
+            datum(f"terms.{i}.value", row["terms"][i]["value"], line_quantity(line)),
             line_interval(line) or "",
             line.formula,
             line.source,
