@@ -119,14 +119,32 @@ def test_wheel_metadata(built: dict[str, Path]) -> None:
     assert metadata["License-Expression"] == ["Apache-2.0"]
     assert metadata["License-File"] == ["LICENSE"]
     assert "pynvml" not in {requirement_name(line) for line in metadata["Requires-Dist"]}
+    assert all(metadata.get(key) for key in ("Summary", "Keywords", "Author", "Classifier", "Requires-Python"))
+    assert "Project-URL" not in metadata  # it has no address yet
 
 
 @pytest.mark.slow
-def test_sdist_holds_what_a_build_needs(built: dict[str, Path]) -> None:
+def test_an_index_would_take_both(built: dict[str, Path]) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", built["wheel"], built["sdist"]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.slow
+def test_sdist_holds_what_a_build_needs_and_no_tests(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
+        names = {one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()}
     needed = {name.removeprefix("infopt/") for name in expected_in_wheel()} | {"pyproject.toml", "README.md", "LICENSE"}
     assert needed <= names, sorted(needed - names)
+    beside = {name for name in names - needed if not name.startswith("infopt.egg-info/")}
+    assert beside == {"PKG-INFO", "setup.cfg", "MANIFEST.in", *READERS}
+
+
+READERS = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Containerfile", "constraints.txt"}
 
 
 IMPORT_EVERYTHING = """
@@ -159,5 +177,28 @@ def test_wheel_runs_without_development_tools(built: dict[str, Path], tmp_path: 
     )
     assert ran.returncode == 0, ran.stderr
     assert Path(ran.stdout.strip()).is_relative_to(environment)
-    helped = subprocess.run([environment / "bin" / "infopt", "--help"], cwd=tmp_path, capture_output=True, check=False)
-    assert helped.returncode == 0, helped.stderr
+    (tmp_path / "pod.yaml").write_text((ROOT / "docs" / "examples" / "vllm.yaml").read_text())
+    for words, status in FROM_THE_WHEEL:
+        shown = subprocess.run(
+            [environment / "bin" / "infopt", *words.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert shown.returncode == status, (words, shown.stderr)
+        assert shown.stdout
+
+
+# What a user types first, with its exit status.
+FROM_THE_WHEEL = (
+    ("--help", 0),
+    ("--version", 0),
+    ("plan --model 70b --ctx 32k", 0),
+    ("plan --model 8b --hw h100 --ctx 8k --explain", 0),
+    ("plan --model 70b --hw h100 --ctx 32k --json", 1),
+    ("boundary --model 8b --hw h100 --isl 2000 --osl 300 --batch 32", 0),
+    ("gate pod.yaml", 1),
+    ("rules no-full-request", 0),
+    ("simulate --model 8b --hw h100 --isl 2000 --osl 300 --rate 4/s --requests 200", 0),
+    ("export prometheus --model 8b --hw h100 --isl 2000 --osl 300 --batch 32", 0),
+    ("export grafana --model 8b --hw h100 --isl 2000 --osl 300 --batch 32", 0),
+    ("reproduce --document 1", 0),
+    ("schema plan", 0),
+)
