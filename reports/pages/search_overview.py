@@ -42,7 +42,7 @@ Result = Mapping[str, Any]
 # Rows of a large front that the page has room for; of the rest there are points in the pictures.
 MOST_ROWS = 100
 # A result larger than this, in characters, is embedded without what the page does not show of a row.
-MOST_OF_RESULT = 300_000
+MOST_OF_RESULT = 600_000
 NOT_SHOWN = ("sources", "caveats", "assumptions", "neighbours")
 CUT = f"The data inside this page leaves out {', '.join(NOT_SHOWN)} of each row: --json has them."
 # Cells of a simulated row that are figures of its object.
@@ -98,7 +98,7 @@ def search_row_page(result: Search, number: int, explain: bool, command: str) ->
 
 def _embedded(result: Search, data: Result) -> Result:
     """The result; of one too large for a page the rows that are shown, without what is not shown of them."""
-    if len(json.dumps(data)) <= MOST_OF_RESULT:
+    if len(json.dumps(data, separators=(",", ":"))) <= MOST_OF_RESULT:
         return data
     rows = [{name: value for name, value in one.items() if name not in NOT_SHOWN} for one in data["front"]]
     return {**data, "front": rows[: _most_rows(result)]}
