@@ -83,4 +83,13 @@ def typed(command: str, folder: Path, program: Path) -> subprocess.CompletedProc
     infopt.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m infopt "$@"\n', encoding="utf-8")
     infopt.chmod(0o755)
     shell = ["bash", "--noprofile", "--norc", "-o", "pipefail", "-c", f'PATH="{program}:$PATH"; {command}']
-    return subprocess.run(shell, cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False)
+    return subprocess.run(
+        shell,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )

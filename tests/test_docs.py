@@ -18,6 +18,7 @@ from infopt import cli_probe
 from infopt.cli import run
 from infopt.hardware.host import host_memory_bytes, processor_name
 from infopt.probes.session import Job, Outcome
+from infopt.reports.schemas import schema_names
 from infopt.studies.claim_figures import FIGURES
 from infopt.studies.reproduce import reproduce
 
@@ -41,6 +42,9 @@ TABLES = tool("docs_tables")
 FORMULAS = tool("docs_formulas")
 SESSIONS = tool("docs_sessions")
 COMMANDS = tool("docs_cli")
+SCHEMAS = tool("docs_schemas")
+# Schemas of files that are read: docs/policy.md, docs/calibration.md, and by hand in docs/json.md.
+READ = {"policy", "calibration", "run"}
 
 
 def text_of(path: Path) -> str:
@@ -115,6 +119,21 @@ def test_command_reference_is_that_of_the_program(name: str, page: str) -> None:
 
 def test_command_reference_has_no_other_page() -> None:
     assert {path.name for path in (ROOT / "docs" / "commands").iterdir()} == set(COMMANDS.pages())
+
+
+def test_keys_are_those_of_the_schemas() -> None:
+    page = text_of(SCHEMAS.PAGE)
+    assert SCHEMAS.filled(page) == page, REFRESH.format("docs_schemas.py")
+    assert {part["name"] for part in SCHEMAS.PART.finditer(page)} | READ == set(schema_names())
+
+
+def test_keys_of_a_schema_in_words() -> None:
+    table = SCHEMAS.keys("experiment_compare")
+    assert (
+        "| `pairs[].metrics[].better` | string or null | which way is a gain; null: neither: `higher`, `lower` |"
+        in table
+    )
+    assert "choices[].model" not in SCHEMAS.keys("choices", "choices[]")
 
 
 def test_every_option_is_in_the_reference() -> None:
