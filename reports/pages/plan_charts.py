@@ -95,7 +95,7 @@ def roofline_chart(roofline: Roofline) -> Chart:
         ROOFLINE,
         "lines",
         "Roofline of one replica",
-        f"Left of the bend memory sets the pace, right of it the {roofline.peak_format} products.",
+        "Left of the bend memory sets the pace, right of it the products.",
         Axis("FLOP per byte read", "flop/byte", "log"),
         Axis("FLOP per second", "flop/s", "log"),
         (

@@ -74,9 +74,11 @@
     return compiled(data, data.lengths, data.lengths.constants, data.lengths.inputs);
   }
 
-  const places = new Map();
+  const known = new WeakMap();
   function placed(data, i) {
     if (typeof data.places[i] === "string") return data.places[i];
+    if (!known.has(data)) known.set(data, new Map());
+    const places = known.get(data);
     if (!places.has(i)) {
       const [shape, own, texts, outside] = data.places[i], left = own[Symbol.iterator]();
       const constants = data.shapes[shape].constants.map((one) => (one < 0 ? left.next().value : one));

@@ -213,14 +213,37 @@
     charts.forEach(draw);
   }
 
-  // A picture of nothing is not shown.
-  function showIfAny(chart) {
-    document.getElementById(chart.id).hidden = !chart.series.some((one) => one.points.length);
+  // Pictures in sight are drawn at once, the others one by one after the frame, or as soon as they come in sight: no old
+  // one is ever seen. A picture of nothing is not shown.
+  const waiting = new Map(), inSight = new Set();
+  const watcher = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) inSight.delete(target.id);
+      else inSight.add(target.id) && drawNow(target.id);
+    }
+  });
+
+  function drawNow(id) {
+    if (!waiting.has(id)) return;
+    update(id, waiting.get(id));
+    waiting.delete(id);
   }
 
   function draw(chart) {
     showIfAny(chart);
-    update(chart.id, chart);
+    if (!waiting.size) requestAnimationFrame(() => setTimeout(drawNext));
+    waiting.set(chart.id, chart);
+    if (inSight.has(chart.id)) drawNow(chart.id);
+  }
+
+  function drawNext() {
+    if (waiting.size) drawNow(waiting.keys().next().value);
+    if (waiting.size) setTimeout(drawNext);
+    else document.documentElement.dataset.whatIf = "drawn";
+  }
+
+  function showIfAny(chart) {
+    document.getElementById(chart.id).hidden = !chart.series.some((one) => one.points.length);
   }
 
   function emptyCharts() {
@@ -267,7 +290,7 @@
     NUMBERS.forEach(setSlider);
     ofThePlan.forEach((one) => { one.hidden = !same; });
     ofTheChange.forEach((one) => { one.hidden = same; });
-    document.documentElement.dataset.whatIf = same ? "plan" : "changed";
+    document.documentElement.dataset.whatIf = "drawing";
     if (same) {
       backToThePlan();
       saying.textContent = "";
@@ -288,6 +311,10 @@
   form.addEventListener("reset", () => setTimeout(changed));
   form.addEventListener("submit", (event) => event.preventDefault());
   NUMBERS.forEach(setSlider);
-  templates.forEach(showIfAny);
+  for (const chart of templates.values()) {
+    showIfAny(chart);
+    watcher.observe(document.getElementById(chart.id));
+  }
+  addEventListener("beforeprint", () => [...waiting.keys()].forEach(drawNow));
   form.hidden = false;
 })();
