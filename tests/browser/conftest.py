@@ -6,6 +6,7 @@ The browser is the machine's own: $CHROMIUM, or the first of `NAMES` on the PATH
 import functools
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,14 @@ SERIOUS = ("serious", "critical")
 OWN = ("file:", "data:", "about:")
 
 OpenPage = Callable[..., Any]
+
+
+def until(page: Any, expression: str, seconds: float = 10) -> None:
+    """Wait until an expression is true. `page.wait_for_function` evaluates in the page, which its policy forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"after {seconds} s it is still not true: {expression}"
+        page.wait_for_timeout(20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,7 +75,7 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         )
         page.goto(address)
         if page.locator("figure.chart").count():
-            page.wait_for_function("document.documentElement.dataset.charts === 'drawn'")
+            assert page.evaluate("document.documentElement.dataset.charts") == "drawn"
         return page
 
     yield opened
@@ -89,14 +98,15 @@ def screenshot() -> Callable[[Any, str], Path]:
 
 
 @pytest.fixture(scope="session")
-def axe() -> Callable[[Any], list[str]]:
-    """What axe-core finds that is serious or critical, one line each."""
+def axe() -> Callable[..., list[str]]:
+    """What axe-core finds that is serious or critical, one line each; of the named rules alone where there are any."""
     from axe_playwright_python.sync_playwright import Axe
 
     judge = Axe()
 
-    def found(page: Any) -> list[str]:
-        violations = judge.run(page).response["violations"]
+    def found(page: Any, *rules: str) -> list[str]:
+        only = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+        violations = judge.run(page, options={"resultTypes": ["violations"], **only}).response["violations"]
         return [
             f"{one['id']} ({one['impact']}): {one['help']}: {node['html'][:200]}"
             for one in violations

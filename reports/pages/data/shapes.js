@@ -89,8 +89,8 @@
   function acrossShape({ role, vertical }, at, frame) {
     const shape = vertical ? { x1: at, y1: frame.y, x2: at, y2: frame.y + frame.height }
       : { x1: frame.x, y1: at, x2: frame.x + frame.width, y2: at };
-    return { type: "line", silent: true, z2: 5, shape,
-      style: { stroke: ink(role), lineWidth: 2, lineDash: DASHES[role] ?? [] } };
+    const style = { stroke: ink(role), lineWidth: 2, lineDash: DASHES[role] };
+    return { type: "line", silent: true, z2: 5, shape, style };
   }
 
   // The label of a straight line, beside it where there is room; it stands in the legend too.

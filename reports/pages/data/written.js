@@ -9,7 +9,8 @@
   // toFixed rounds an exact tie away from zero, Python to the even digit.
   function fixed(value, decimals) {
     const text = value.toFixed(decimals);
-    if (Math.abs(value) * 10 ** decimals % 1 !== 0.5) return text;
+    const scaled = Math.abs(value) * 10 ** decimals;
+    if (scaled < 2 ** 50 && scaled % 1 !== 0.5) return text; // beyond that, the product itself is rounded
     const exact = Math.abs(value).toFixed(Math.min(100, decimals + 60));
     const point = exact.indexOf(".");
     if (!/^50*$/.test(exact.slice(point + 1 + decimals))) return text;
@@ -97,7 +98,7 @@
     "s": seconds,
     "bytes": (value) => `${fixed(value / 2 ** 30, 2)} GiB`,
     "decimal bytes": decimalBytes,
-    "tokens": (value) => grouped(fixed(value, 0)),
+    "tokens": (value) => grouped(fixed(value, 0)).replace(/^-0$/, "0"),
     "share": share,
     "count": count,
     "usd": usd,
