@@ -209,6 +209,8 @@ def _facts(result: Mapping[str, Any], number: int, one: Checked) -> Iterator[tup
     memory, times = f"{at}.plan.memory", f"{at}.plan.estimate"
     used, capacity = (shown(result, f"{memory}.{key}_bytes_per_gpu", format_gib) for key in ("used", "capacity"))
     yield "memory", joined(used, "of", capacity, "on each device, with one request of full length")
+    if one.case.plan.memory.unknown:
+        yield "not counted", ", ".join(one.case.plan.memory.unknown)
     tokens, most = (shown(result, f"{memory}.{key}", format_whole) for key in ("kv_pool_tokens", "max_sequences"))
     yield "cache", joined(tokens, "tokens: ", most, "requests of full length at once")
     if found_at(result, f"{times}.tpot_s") is not None:
