@@ -3,7 +3,7 @@
   "use strict";
 
   const charts = window.infoptCharts;
-  const { ink, place, writtenAt, cut } = charts;
+  const { ink, place, writtenAt, cut, byValue } = charts;
   const STEPS = 6; // colours of a map by value, light to dark
   const SYMBOLS = { chosen: "diamond", bad: "triangle", open: "rect", limit: "rect" };
   // These mean one thing each and are never told apart by colour; other roles differ from their second series on.
@@ -58,28 +58,29 @@
     return { ...axis, low: least / pad, high: most * pad, from: charts.valueAt(least / pad, axis) };
   }
 
-  // Ticks of a log scale: powers of two for counts, else the densest of the usual steps that has room.
-  function logTicks({ low, high, unit }, most) {
-    const inside = (values) => values.filter((value) => value >= low && value <= high);
-    const thinned = (values) => values.filter((_, i) => i % Math.ceil(values.length / most) === 0);
-    if (["count", "tokens"].includes(unit) && low >= 0.5 && high / low <= 2 ** 17) {
-      return thinned(inside(Array.from({ length: 54 }, (_, i) => 2 ** i)));
-    }
-    const first = Math.floor(Math.log10(low)), decades = Math.ceil(Math.log10(high)) - first + 1;
-    const powers = Array.from({ length: decades }, (_, i) => first + i);
-    const by = (steps) => inside(powers.flatMap((power) => steps.map((step) => Number(`${step}e${power}`))));
-    const found = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]].map(by);
-    const fitting = found.find((ticks) => ticks.length <= most && ticks.length > 1);
-    return fitting ?? thinned([...found].reverse().find((ticks) => ticks.length > 1) ?? [low, high]);
-  }
-
   // Ticks are round: 20.0 ms is written 20 ms.
   function tick(number, axis) {
     const bare = (_, kept) => (kept ? `.${kept}` : "");
     return writtenAt(charts.valueAt(number, axis), axis).replace(/\.(\d*?)0+(?=\D|$)/, bare);
   }
 
-  // `upright`: of the axis that runs upwards; `width` that it may have.
+  // Ticks of a log scale: the densest of the usual steps (for counts: of powers of two) whose labels have room on an
+  // axis of this length; `sizeOf` a label is what it takes of it.
+  function logTicks(axis, length, sizeOf) {
+    const { low, high, unit } = axis, inside = (values) => values.filter((value) => value >= low && value <= high);
+    const at = (value) => Math.log(value / low) / Math.log(high / low) * length;
+    const clear = (value, i, all) => i === 0 || at(value) - at(all[i - 1]) >= (sizeOf(value) + sizeOf(all[i - 1])) / 2;
+    const first = Math.floor(Math.log10(low)), decades = Math.ceil(Math.log10(high)) - first + 1;
+    const powers = Array.from({ length: decades }, (_, i) => first + i);
+    const by = (steps) => inside(powers.flatMap((power) => steps.map((step) => Number(`${step}e${power}`))));
+    const twos = inside(Array.from({ length: 54 }, (_, i) => 2 ** i)), counted = ["count", "tokens"].includes(unit);
+    const binary = counted && low >= 0.5 && high / low <= 2 ** 17, coarse = binary ? twos : by([1]);
+    const usual = binary ? [] : [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3]].map(by);
+    const thinned = coarse.map((_, i) => coarse.filter((__, k) => k % (i + 1) === 0));
+    return [...usual, ...thinned].find((ticks) => ticks.length > 1 && ticks.every(clear)) ?? [low, high];
+  }
+
+  // `upright`: of the axis that runs upwards; `width` of the picture that the other one may have.
   function axisOption(axis, upright, width) {
     const label = { color: ink("soft"), fontSize: 12, hideOverlap: true }, line = { lineStyle: { color: ink("axis") } };
     const option = { name: axis.label, nameTextStyle: { color: ink("ink"), fontSize: 12 },
@@ -92,19 +93,19 @@
       const hidden = { show: false };
       return { ...option, type: "category", data: axis.categories, axisTick: hidden, splitLine: hidden, axisLabel };
     }
-    const formatter = (number) => tick(number, axis), most = upright ? 8 : Math.max(2, Math.floor(width / 80));
+    const formatter = (number) => tick(number, axis), most = upright ? 6 : Math.max(2, Math.floor(width / 80));
     if (axis.scale !== "log") {
       return { ...option, type: "value", splitNumber: Math.min(most, 6), axisLabel: { ...label, formatter } };
     }
-    const customValues = logTicks(axis, most);
+    const sizeOf = (number) => (upright ? 20 : charts.widthOf(formatter(number)) + 12);
+    const customValues = logTicks(axis, upright ? 200 : width - 90, sizeOf);
     return { ...option, type: "log", min: axis.low, max: axis.high, axisTick: { ...option.axisTick, customValues },
-      axisLabel: { ...label, formatter, customValues } };
+      axisLabel: { ...label, hideOverlap: false, formatter, customValues } };
   }
 
   // ---- marks
 
   const cellOf = (role) => (["good", "bad", "open", "other"].includes(role) ? `${role}-cell` : "cell");
-  const byValue = ({ role, mark }) => mark === "cell" && role === "estimate";
 
   // Least and greatest number among the cells that are coloured by value.
   function spanOf(chart) {
@@ -247,5 +248,5 @@
     return box(series.mark === "points" && point[2] ? `${point[2]}, ${series.name}` : series.name, rows);
   }
 
-  Object.assign(charts, { STEPS, SIDEWAYS, looks, near, optionOf, cellOf, byValue, spanOf });
+  Object.assign(charts, { STEPS, SIDEWAYS, looks, near, optionOf, cellOf, spanOf });
 })();

@@ -38,6 +38,8 @@
   const valueAt = (number, axis) => number * (SCALES[axis.unit] ?? 1);
   const writtenAt = (value, axis) => charts.written(value, axis.unit);
   const marked = (series, value, axis) => (MARKS[series.role] ?? "") + writtenAt(value, axis);
+  // Cells are coloured by their value where the role says no more than that.
+  const byValue = ({ role, mark }) => mark === "cell" && role === "estimate";
 
   // ---- text and the room it takes
 
@@ -177,12 +179,12 @@
     return { y: middle + each * (here.indexOf(series) - here.length / 2) + each * 0.1, height: each * 0.8 };
   }
 
-  // A text right of a mark, or left of it, or inside a bar's end, or where the picture ends.
+  // A text right of a mark, or inside a bar's end, or left of the mark, or where the picture ends.
   function ending(frame, left, right, y, words, bar = false) {
     const wide = widthOf(words) + 8, align = "right";
     if (right + wide <= frame.x + frame.width) return text(right + 5, y, words);
-    if (left - wide >= frame.x) return text(left - 5, y, words, { align });
     if (bar && right - left >= wide) return text(right - 5, y, words, { fill: "paper", align, halo: false });
+    if (left - wide >= frame.x) return text(left - 5, y, words, { align });
     return text(frame.x + frame.width, y, words, { align });
   }
 
@@ -199,7 +201,8 @@
       const words = marked(series, to - (series.mark === "part" ? from : 0), chart.y);
       const bar = { type: "rect", shape: { x: left, y, width: Math.max(right - left, 1), height, r: 2 },
         style: { fill: ink(colour) } };
-      return { type: "group", children: [bar, ending(params.coordSys, left, right, y + height / 2, words, true)] };
+      const figure = ending(params.coordSys, left, right, y + height / 2, words, series.mark === "bar");
+      return { type: "group", children: [bar, figure] };
     };
     return custom(series.name, data, draw, { encode: { x: [0, 1], y: 2 } });
   }
@@ -240,7 +243,7 @@
     const forms = [full, short].map((texts) => ({ texts, wide: Math.max(0, ...texts.map(widthOf)) + 6 }));
     const draw = (params, api) => {
       const [x, y] = data[params.dataIndex], value = series.points[params.dataIndex][2];
-      if (x === null || y === null || value === null) return null;
+      if (x === null || y === null || (value === null && byValue(series))) return null;
       const [cx, cy] = api.coord([x, y]), [width, height] = api.size([1, 1]).map(Math.abs);
       const shape = { x: cx - width / 2 + 0.5, y: cy - height / 2 + 0.5, width: width - 1, height: height - 1 };
       const { fill, over } = fillOf(series, value);
@@ -268,5 +271,6 @@
     return custom(series.name, data, draw, { encode: { x: 0, y: 1 }, silent: true, z: 4 });
   }
 
-  Object.assign(charts, { DASHES, ink, cut, place, valueAt, writtenAt, overlay, band, bars, ranges, cells, frames });
+  Object.assign(charts, { DASHES, ink, widthOf, cut, place, byValue, valueAt, writtenAt });
+  Object.assign(charts, { overlay, band, bars, ranges, cells, frames });
 })();
