@@ -308,6 +308,8 @@ def search(
         from infopt.reports.search_plot import draw
 
         draw(result, plot)
+    elif plot is not None:
+        tell([f"--plot {plot}: nothing meets the targets, so nothing is drawn"])
     status = verdict_status(holds(result), allow_undetermined)
     chosen = row or result.chosen_number
     alone = bool(result.front) and (explain or row is not None)

@@ -1,5 +1,6 @@
 """The Pareto front as a picture: what latency costs, and what it leaves of a device (extra `report`)."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from infopt.studies.search import Deployment, Search
 from infopt.units import format_count, format_seconds, format_usd
 
 WIDTH_INCHES, HEIGHT_INCHES = 11.0, 4.8
+ROOM = 1.1  # of the largest value on an axis from nought
 FILLS = ("full", "none", "left", "top")  # once the colours are used up
 
 
@@ -20,15 +22,29 @@ def draw(result: Search, path: Path) -> None:
             style = {**look, "linestyle": "", "label": label}
             price.plot([d.e2e_s for d in priced], [d.usd_per_million_output_tokens for d in priced], **style)
             devices.plot([d.e2e_s for d in rows], [d.output_tokens_per_s_per_gpu for d in rows], **style)
-        price.set(title="Price of a million output tokens", xlabel="time of a whole answer")
-        devices.set(title="Output tokens per second and device", xlabel="time of a whole answer")
+        price.set(title="Price of a million output tokens")
+        devices.set(title="Output tokens per second and device")
         prices = [one for d in result.front if (one := d.usd_per_million_output_tokens) is not None]
-        scale(price.yaxis, format_usd, base_of(prices or [0.0]))
-        scale(devices.yaxis, format_count, base_of(d.output_tokens_per_s_per_gpu for d in result.front))
-        for panel in (price, devices):
-            scale(panel.xaxis, format_seconds, base_of(d.e2e_s for d in result.front))
+        if prices:
+            _axes(price, result, prices, format_usd)
+        else:
+            price.set_axis_off()
+            price.text(0.5, 0.5, "no price is known: --price", ha="center", transform=price.transAxes)
+        _axes(devices, result, [d.output_tokens_per_s_per_gpu for d in result.front], format_count)
         devices.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="device, weights", alignment="left")
         title(figure, f"{result.model.id}: deployments within the targets")
+
+
+def _axes(panel: Any, result: Search, values: Sequence[float], write: Callable[[float], str]) -> None:
+    """Logarithmic where values lie far apart, else from nought."""
+    times = [d.e2e_s for d in result.front]
+    scale(panel.xaxis, format_seconds, base_of(times))
+    scale(panel.yaxis, write, base_of(values))
+    if not base_of(times):
+        panel.set_xlim(0, ROOM * max(times))
+    if not base_of(values):
+        panel.set_ylim(0, ROOM * max(values))
+    panel.set_xlabel("time of a whole answer")
 
 
 def _series(result: Search) -> list[tuple[str, dict[str, Any], list[Deployment]]]:

@@ -144,7 +144,7 @@ def _estimated(plan: Plan, s: Scenario) -> Estimate | None:
 def _kv_curve(plan: Plan) -> KvCurve:
     s = plan.scenario
     longest = max(s.model.max_position_tokens or DEFAULT_LONGEST_TOKENS, s.context_tokens)
-    contexts = between(min(LEAST_CONTEXT_TOKENS, longest), longest, POINTS, (s.context_tokens,))
+    contexts = between(min(LEAST_CONTEXT_TOKENS, s.context_tokens), longest, POINTS, (s.context_tokens,))
     memories = [memory_ledger(_at_context(s, tokens)) for tokens in contexts]
     steps = [bandwidth_ledger(_at_context(s, tokens)) for tokens in contexts]
     return KvCurve(

@@ -123,6 +123,15 @@ def test_a_hostile_name_is_text(name: str, tmp_path: Path) -> None:
     assert not [element for element in tree.iter() if "script" in str(element.tag)]
 
 
+def test_a_search_that_finds_nothing_says_that_it_draws_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "front.svg"
+    assert run([*COMMANDS["search"], "--ttft", "1us", "--plot", str(target)]) == 1
+    assert "nothing is drawn" in capsys.readouterr().err
+    assert not target.exists()
+
+
 def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "plan.svg"
     target.write_text("before")

@@ -24,6 +24,8 @@ CASES = (
     ("70b", "rtx-4090", Request(context_tokens=4096, batch=2)),
     ("8b", "custom:80GB:3.35TB/s", Request(context_tokens=4096)),
     ("8b", "h100", Request(context_tokens=4096, engine="llama.cpp")),
+    ("8b", "h100", Request(context_tokens=2, batch=100_000)),
+    ("mamba-2.8b", "h100", Request(context_tokens=100, batch=3, dp=2)),
 )
 IDS = [f"{model} {hw} {number}" for number, (model, hw, _) in enumerate(CASES)]
 
