@@ -29,6 +29,7 @@ COPIED = {
     "after.txt": DATA / "metrics" / "vllm_0.32_after.txt",
     "metrics.txt": DATA / "metrics" / "vllm_0.32_after.txt",
     **{f"{name}.json": DATA / "benchmarks" / "vllm_serve.json" for name in ("bench", "1", "2", "3")},
+    "observed.json": ROOT / "docs" / "examples" / "observed.json",
     "server.log": DATA / "start_logs" / "vllm_v1_colours.log",
     "FILE.csv": ROOT / "studies" / "data" / "memory_truth.csv",
     "mine.csv": ROOT / "studies" / "data" / "speed_truth.csv",
@@ -50,7 +51,6 @@ WRITTEN = {
 }
 # What infopt itself wrote before, in this order.
 MADE = (
-    "observe after.txt --since before.txt --apart 60s --out observed.json",
     "observe --log server.log --model 8b --hw h100 --calibrate h100.yaml",
     f"{SIMULATED} --save baseline.yaml",
     f"{SIMULATED} --weights fp8 --save fp8.yaml",

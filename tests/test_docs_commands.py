@@ -23,9 +23,17 @@ ELSEWHERE = {
     r"python3.11 -m venv|\.venv/bin/": "an installation: tests/test_packaging.py, from the wheel",
     r"(?:infopt|torchrun .*) probe(?! compare)": "measures: test_shown_probes_are_understood, tests/test_cli_probe.py",
     r".*--calibration auto": "a record of this machine: test_shown_plans_take_the_record_of_this_machine",
+    r"infopt mcp": "a server: tests/test_mcp.py",
     r"helm ": "a renderer: tests/test_gate_ci.py",
 }
 VERDICTS = (0, 1, 4)
+# Minutes of a live server and thousands of simulated requests say nothing more about a page than a few.
+BRIEFLY = (
+    (rf"{SERVER}(?P<rest>.*)", rf"{SERVER} --interval 100ms --duration 200ms\g<rest>"),
+    (r"(?<=200ms)(?P<between>.*) --interval \S+ --duration \S+", r"\g<between>"),
+    (r"(?P<ladder>experiment ladder [^|]*)", r"\g<ladder> --requests 100 --seeds 2 "),
+    (r"(?P<matrix>experiment matrix [^|]*)", r"\g<matrix> --requests 50 "),
+)
 
 
 def blocks(page: Path) -> Iterator[re.Match[str]]:
@@ -74,14 +82,24 @@ def test_shown_commands_run(command: str, furnished: Path, server: str, tmp_path
         pytest.skip("jq is not installed")
     folder = tmp_path / "work"
     shutil.copytree(furnished, folder)
-    briefly = re.sub(r" --interval \S+| --duration \S+", "", command) if SERVER in command else command
-    asked = briefly.replace(SERVER, f"{server} --interval 100ms --duration 200ms")
-    done = reader.typed(asked, folder, tmp_path / "bin")
+    done = reader.typed(briefly(command).replace(SERVER, server), folder, tmp_path / "bin")
     if "pip install 'infopt[" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode in VERDICTS, done.stderr
     assert "Traceback" not in done.stderr
     assert told(done, folder), "it says nothing and writes nothing"
+
+
+def briefly(command: str) -> str:
+    """The same command, of a moment."""
+    for pattern, replacement in BRIEFLY:
+        command = re.sub(pattern, replacement, command)
+    return command
+
+
+def test_a_moment_of_a_server() -> None:
+    asked = briefly(f"infopt observe {SERVER} --model 8b --interval 10s --duration 5m --out o.json")
+    assert asked == f"infopt observe {SERVER} --interval 100ms --duration 200ms --model 8b --out o.json"
 
 
 def told(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
@@ -107,5 +125,7 @@ def test_what_is_not_run_says_why() -> None:
 def test_no_command_hides_in_an_indented_block() -> None:
     """Only fenced blocks are run: an indented command would be shown and never tried."""
     for page in PAGES:
+        if page.name == "CONTRIBUTING.md":
+            continue  # tests/test_contributing.py walks through it
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         assert not re.findall(r"^ {4}(?:\$ )?(?:infopt|pip|python) .*$", prose, re.MULTILINE), page.name
