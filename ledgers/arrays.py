@@ -87,6 +87,15 @@ def whole(a: Any) -> Any:
     return a.astype("int64") if _is_array(a) else int(a)
 
 
+def log2(a: Any) -> Any:
+    """Elementwise logarithm to base 2."""
+    if _is_array(a):
+        import numpy as np
+
+        return np.log2(a)
+    return math.log2(a)
+
+
 def root(a: Any) -> Any:
     """Elementwise square root."""
     if _is_array(a):

@@ -9,13 +9,13 @@ line says nothing of that. Where b was not solved, KV beyond what was measured w
 sequences may take several times as long. Names as in device_fit.py; bench/calibrated_ledger.py has what was seen.
 """
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from math import log2
 from typing import Any
 
 from infopt.frozen import dataclass
-from infopt.ledgers.arrays import along
+from infopt.ledgers.arrays import along, larger, log2
 from infopt.ledgers.device_fit import SAME_RATIO, Curve, DeviceFit, curve_at
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import traffic
@@ -25,6 +25,7 @@ from infopt.profiles.step_constants import Band, kernels_per_step
 LEAST_WIDTH_RATIO = 0.15
 MOST_DOUBLINGS = 12  # of the batch, with a band each
 CURVE_SHARE = 0.5  # of h for each doubling to the nearest model with a curve, and to the nearest batch on it
+LEAST = sys.float_info.min  # instead of 0 where something is divided by it
 # Times as long as a byte of weights that a cached one may take where that was not solved: 3 in the median on the CPU of
 # bench/calibrated_ledger.py; short contexts of GPUs reach as little of their bandwidth (H200: 0.38 of it at 8k tokens).
 KV_DOUBT = 4.0
@@ -32,12 +33,12 @@ KV_DOUBT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A step to predict; kv_bytes of all its sequences, context_tokens of each."""
+    """A step to predict; kv_bytes of all its sequences, context_tokens of each, numbers or arrays."""
 
     kernels: int
     weight_bytes: float
-    kv_bytes: float
-    context_tokens: float
+    kv_bytes: Any
+    context_tokens: Any
     sequences: int
 
 
@@ -45,7 +46,7 @@ def step_band(fit: DeviceFit, asked: Asked) -> Band:
     """The interval of a step: that of the fit, wider by how far the step lies outside what was measured."""
     share = kv_share_of_step(fit, asked)
     outside = doublings(asked.weight_bytes, *fit.sizes_bytes)
-    outside += share * doublings(max(1.0, asked.context_tokens), *fit.contexts_tokens)
+    outside += share * doublings(larger(1.0, asked.context_tokens), *fit.contexts_tokens)
     if asked.sequences > 1:
         curve = curve_at(fit.curves, asked.weight_bytes) or ((1.0, 1.0),)
         outside += doublings(asked.sequences, 1.0, curve[-1][0])
@@ -57,25 +58,25 @@ def step_band(fit: DeviceFit, asked: Asked) -> Band:
     return found.model_copy(update={"high": found.high + share * kv_beyond_share(fit, asked) * (KV_DOUBT - 1)})
 
 
-def kv_share_of_step(fit: DeviceFit, asked: Asked) -> float:
+def kv_share_of_step(fit: DeviceFit, asked: Asked) -> Any:
     """How much of the time of a step its KV is expected to take."""
     curve = curve_at(fit.curves, asked.weight_bytes) or ((1.0, 1.0),)
     weights_s = asked.weight_bytes * fit.weight_s_per_byte * along(curve, asked.sequences)
     kv_s = asked.kv_bytes * fit.kv_s_per_byte
     step_s = asked.kernels * fit.kernel_s + weights_s + kv_s
-    return float(kv_s / step_s) if step_s else 0.0
+    return kv_s / larger(step_s, LEAST)
 
 
-def kv_beyond_share(fit: DeviceFit, asked: Asked) -> float:
+def kv_beyond_share(fit: DeviceFit, asked: Asked) -> Any:
     """Part of the cached bytes of a step beyond what a measured step of so few sequences of this size of model had.
 
     With models of another size it is all: their weights may hide what a cached byte takes.
     """
     own = [shares for size, shares in fit.kv_shares if 1 / SAME_RATIO < size / asked.weight_bytes < SAME_RATIO]
-    if not own or not asked.kv_bytes:
+    if not own:
         return 1.0
     measured = along(own[0], min(float(asked.sequences), own[0][-1][0]))
-    return float(max(0.0, 1 - measured * asked.weight_bytes / asked.kv_bytes))
+    return larger(0.0, 1 - measured * asked.weight_bytes / larger(asked.kv_bytes, LEAST))
 
 
 def doublings(asked: Any, least: Any, most: Any) -> Any:
@@ -84,7 +85,7 @@ def doublings(asked: Any, least: Any, most: Any) -> Any:
     >>> doublings(4.0, 1.0, 2.0), doublings(1.5, 1.0, 2.0), doublings(0.25, 1.0, 2.0)
     (1.0, 0.0, 2.0)
     """
-    return max(0.0, log2(asked / most), log2(least / asked))
+    return larger(0.0, larger(log2(asked / most), log2(least / asked)))
 
 
 def _gap_doublings(curve: Curve, sequences: int) -> float:
@@ -95,18 +96,19 @@ def _gap_doublings(curve: Curve, sequences: int) -> float:
     return 0.0
 
 
-def band(fit: DeviceFit, sequences: int, outside_steps: float) -> Band:
-    """The fit's interval, wider by itself for each doubling outside what was measured."""
+def band(fit: DeviceFit, sequences: int, outside_steps: Any) -> Band:
+    """The fit's interval, wider by itself for each doubling outside what was measured; its ends may be arrays."""
     below = max(LEAST_WIDTH_RATIO, 1 - fit.low_ratio) * (1 + outside_steps)
     above = max(LEAST_WIDTH_RATIO, fit.high_ratio - 1) * (1 + outside_steps)
     # 1 - h while that is far from zero, then ever smaller but never zero.
-    return Band(sequences=sequences, low=max(1 - below, 1 / (1 + 2 * below)), high=1 + above)
+    low = larger(1 - below, 1 / (1 + 2 * below))
+    return Band.model_construct(sequences=sequences, low=low, high=1 + above)
 
 
 def bands_of(s: Scenario, fit: DeviceFit, weight_bytes: float, curve: Curve) -> list[Band]:
     """One for each number that was measured and for each gap between two, then one for each doubling."""
-    context = float(s.decode_context_tokens)
-    kv_bytes = sum(float(stage.kv_bytes(1, context)) for stage in traffic(s))
+    context = s.decode_context_tokens * 1.0
+    kv_bytes = sum(stage.kv_bytes(1, context) for stage in traffic(s))
     kernels = kernels_per_step(s.model)
     found = []
     for most, n in _counts(curve):

@@ -8,6 +8,7 @@ Dense models on one device. Errors are texts: they say why there are no constant
 from collections.abc import Sequence
 
 from infopt.hardware.calibration import Step
+from infopt.ledgers.arrays import larger, smaller
 from infopt.ledgers.compute import compute_format
 from infopt.ledgers.device_bands import band, bands_of, doublings
 from infopt.ledgers.device_fit import SAME_RATIO, DeviceFit, curve_at, fit_steps, prompt_s_per_flop
@@ -102,7 +103,7 @@ def _first_token(s: Scenario, fit: DeviceFit, weight_bytes: float) -> FirstToken
     sizes = (fit.prompts[0][0], fit.prompts[-1][0])
     interval = band(fit, 1, doublings(s.input_tokens, *fit.prompts_tokens) + doublings(weight_bytes, *sizes))
     flop_s = prompt_s_per_flop(fit.prompts, weight_bytes)
-    return FirstToken(
+    return FirstToken.model_construct(
         steps=0.0,
         kernel_s=fit.kernel_s,
         prefill_ratio=flop_s * peak,
@@ -110,6 +111,6 @@ def _first_token(s: Scenario, fit: DeviceFit, weight_bytes: float) -> FirstToken
         token_s=0.0,
         queue_ratio=0.0,
         queue_token_s=0.0,
-        low=min(interval.low, fit.prompt_ratios[0]),
-        high=max(interval.high, fit.prompt_ratios[1]),
+        low=smaller(interval.low, fit.prompt_ratios[0]),
+        high=larger(interval.high, fit.prompt_ratios[1]),
     )

@@ -194,12 +194,9 @@ def prompt_time_s(s: Scenario, clock: Clock, cached_tokens: int = 0) -> Any:
 def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: BandwidthLedger) -> Estimate:
     constants = clock.constants
     terms_s, tpot_s, ttft_s = times.terms_s, times.tpot_s, times.ttft_s
-    band, first = band_of(constants, s.sharing_batch), first_token_of(constants)
-    first_low, first_high, assumed = first.low, first.high, []
+    band, first = band_of(constants, s.sharing_batch), first_range(s, constants)
+    assumed = []
     if constants.of_device and s.batch_per_replica > 1:
-        from infopt.ledgers.prompt_wave import WAVE_HIGH, WAVE_LOW  # only with a calibration
-
-        first_low, first_high = first_low * WAVE_LOW, first_high * WAVE_HIGH
         assumed.append(
             f"{s.batch_per_replica} requests are taken to start together: one prompt alone, then the others in steps "
             f"of at most {s.max_num_batched_tokens} tokens"
@@ -209,7 +206,7 @@ def _with_intervals(s: Scenario, clock: Clock, times: Times, bandwidth: Bandwidt
         terms=tuple(_term(name, value, band, constants) for name, value in terms_s.items()),
         tpot_s=tpot_s,
         ttft_s=ttft_s,
-        **interval_s(times, bandwidth.step_floor_s, (band.low, band.high), (first_low, first_high)),
+        **interval_s(times, bandwidth.step_floor_s, (band.low, band.high), first),
         output_tokens_per_s=times.output_tokens_per_s,
         prompt_work_s=prompt_time_s(s, clock),
         bound=max(by_bound, key=lambda name: by_bound[name]),
@@ -227,6 +224,16 @@ def interval_s(times: Times, step_floor_s: Any, step: tuple[Any, Any], first: tu
         "ttft_low_s": times.ttft_s * first[0],
         "ttft_high_s": times.ttft_s * first[1],
     }
+
+
+def first_range(s: Scenario, constants: StepConstants) -> tuple[Any, Any]:
+    """Measured over predicted of first tokens, low and high; wider where prompts of a device's own steps wait."""
+    first = first_token_of(constants)
+    if not constants.of_device or not s.batch_per_replica > 1:
+        return first.low, first.high
+    from infopt.ledgers.prompt_wave import WAVE_HIGH, WAVE_LOW  # only with a calibration
+
+    return first.low * WAVE_LOW, first.high * WAVE_HIGH
 
 
 def bounds_s(terms_s: Mapping[str, Any]) -> dict[Bound, Any]:

@@ -6,7 +6,7 @@ The results have the names of `plan --json`, section and key; NaN stands for nul
     roofline.NAME     the scenario's work on it (studies/plan_curves.py)
     curve.most_batch  sequences that the engine is set to run at most
     outside.N         the load lies outside what was measured, by the N-th of `outside`
-Not followed: remedies, caveats, assumptions, and what a calibration's own steps make of the intervals.
+Not followed: remedies, caveats, assumptions; the longest sequence where the pool goes by the context (old vLLM).
 """
 
 import math
@@ -27,7 +27,6 @@ from infopt.ledgers.memory import stage_figures, unknown_terms
 from infopt.ledgers.pool import Room, StageMemory, room, stage_memory
 from infopt.ledgers.scenario import Scenario, stages
 from infopt.ledgers.start_checks import is_too_long, standing_refusals
-from infopt.ledgers.step_time import first_token_of
 from infopt.ledgers.traced import Program, Tape, every_branch, program
 from infopt.profiles.step_constants import StepConstants
 from infopt.studies.planning import Bound, Cost, cost_of, energy_of, floor_bound
@@ -79,7 +78,7 @@ def traced_plan(
     tape = Tape()
     load: Results = {name: tape.input(name) for name in LOAD}
     s = replace(built.scenario, **load)
-    clock = estimates.clock(built.scenario, calibrated)
+    clock = estimates.clock(s, calibrated)
     reasons = _reasons(s, clock)
     bandwidth = bandwidth_ledger(s)
     results = {**_workload(s), **_memory(s), **_bandwidth(bandwidth)}
@@ -243,17 +242,15 @@ def _expected(
 
 
 def _interval(tape: Tape, s: Scenario, clock: Clock, times: Times, bandwidth: BandwidthLedger) -> Results:
-    """Low and high; not followed where they rest on steps of the device itself, whose interval goes by the load."""
-    c, first = clock.constants, first_token_of(clock.constants)
-    if c.of_device:
-        return dict.fromkeys(("tpot_low_s", "tpot_high_s", "ttft_low_s", "ttft_high_s"), math.nan)
+    """Low and high of the times."""
 
-    def band() -> Results:
-        found = estimates.band_of(c, s.sharing_batch)
-        return {"low": found.low, "high": found.high}
+    def ratios() -> Results:
+        step, first = estimates.band_of(clock.constants, s.sharing_batch), estimates.first_range(s, clock.constants)
+        return {"low": step.low, "high": step.high, "first_low": first[0], "first_high": first[1]}
 
-    step = every_branch(tape, band)
-    return estimates.interval_s(times, bandwidth.step_floor_s, (step["low"], step["high"]), (first.low, first.high))
+    found = every_branch(tape, ratios)
+    step, first = (found["low"], found["high"]), (found["first_low"], found["first_high"])
+    return estimates.interval_s(times, bandwidth.step_floor_s, step, first)
 
 
 def _estimate(s: Scenario, clock: Clock, times: Times) -> Estimate:

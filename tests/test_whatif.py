@@ -2,21 +2,26 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import calibrations
 import pytest
 from program_runs import run
 from whatif_answers import MOST_DIFFERENCE, differences, expected_answers
 from whatif_scenarios import Asked, scenarios
 
 from infopt.hardware.accelerator import HardwareChoice
+from infopt.hardware.calibrate import resolve_calibrated
 from infopt.hardware.catalogue import common_accelerators, load_accelerator
 from infopt.hardware.names import resolve_hardware
+from infopt.ledgers.estimate import Estimate
 from infopt.profiles.resolve import resolve_model
 from infopt.reports.pages.plan_figures import FIGURES, units
 from infopt.studies.plan_curves import plan_curves
 from infopt.studies.planning import plan
-from infopt.studies.scenarios import Request
+from infopt.studies.scenarios import Request, build
 from infopt.studies.whatif import Place, WhatIf, what_if
 from infopt.studies.whatif_trace import Traced, given_lengths, traced_lengths, traced_plan
 
@@ -167,3 +172,48 @@ def test_the_scenario_stands_on_the_roofline_of_its_plan() -> None:
     assert answer["roofline.step_flop"] / answer["estimate.tpot_s"] == own.expected_flop_per_s
     assert answer["roofline.prefill_flop_per_byte"] == prompt.flop_per_byte
     assert answer["roofline.prefill_at_most_flop_per_s"] == prompt.at_most_flop_per_s
+
+
+def measured_on(path: Path, contexts: tuple[int, ...]) -> HardwareChoice:
+    """An H200 with steps of vLLM measured on it: two sizes of model, some batches, prompts."""
+    sizes = {"meta-llama/Llama-3.1-8B": 15.0e9, "meta-llama/Llama-3.2-3B": 5.6e9}
+    steps = []
+    for name, weight_bytes in sizes.items():
+        made = partial(calibrations.step, engine="vllm", model=name, weight_bytes=weight_bytes)
+        for batch in (1, 4, 16):
+            for context in contexts:
+                kv_bytes = 1.3e5 * context * batch
+                seconds = 450 * 2e-6 + weight_bytes / 3.5e12 * (1 + batch / 100) + kv_bytes / 2.5e12
+                steps.append(made(seconds, batch=batch, context_tokens=context, kv_bytes=kv_bytes))
+        for tokens in (512, 4096):
+            flop = weight_bytes * tokens
+            steps.append(made(1e-3 + flop / 5e14, tokens=tokens, context_tokens=0, kv_bytes=0.0, flop=flop))
+    file = calibrations.written(path / "h200.yaml", calibrations.calibration(*steps))
+    return resolve_calibrated("h200", str(file))
+
+
+@pytest.mark.parametrize("contexts", [(1024,), (1024, 32768)], ids=["kv not solved", "kv solved"])
+def test_steps_of_the_device_itself_are_followed_with_their_interval(tmp_path: Path, contexts: tuple[int, ...]) -> None:
+    hardware, model = measured_on(tmp_path, contexts), resolve_model("8b")
+    built = build(model, hardware, Request(context_tokens=4096, batch=2))
+    traced = traced_plan(built, hardware, Request(context_tokens=4096, batch=2))
+    lengths = traced_lengths(("context_tokens",))
+    estimated = 0
+    for context, batch in (
+        (4096, 2),
+        (300, 1),
+        (16, 1),
+        (70_000, 3),
+        (120_000, 8),
+        (2048, 11),
+        (9000, 500),
+        (1000, 5000),
+    ):
+        load = {"context_tokens": context, "batch": batch}
+        found = run(traced.program, run(lengths, load))
+        expected = plan(model, hardware, Request(**load))
+        estimated += isinstance(expected.estimate, Estimate)
+        most, wrong = differences(expected_answers(expected), found, traced)
+        assert not wrong
+        assert most <= 1e-12
+    assert estimated >= 5
