@@ -39,7 +39,8 @@ def ledgers() -> list[Path]:
 def _ledger(path: Path) -> str:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     head, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
-    parts = [f"## {path.stem.capitalize()}\n\n`ledgers/{path.name}`: {head}\n"]
+    title = path.stem.replace("_", " ").capitalize()
+    parts = [f"## {title}\n\n`ledgers/{path.name}`: {head}\n"]
     if rest:
         parts.append(_block(rest))
     parts += [_entry(node) for node in _public(tree)]
