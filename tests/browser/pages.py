@@ -44,7 +44,7 @@ def build(command: tuple[str, ...], folder: Path) -> Built:
     """Run the command with --html and --json; whatever its verdict is, both are there."""
     files, path = folder / "files", folder / "page.html"
     write(files, FILES)
-    words = [word.format(files=files) for word in command]
+    words = [word.replace("{files}", str(files)) for word in command]
     out, error = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         status = run([*words, "--html", str(path), "--json"])
