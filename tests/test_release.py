@@ -139,3 +139,13 @@ def test_one_license_everywhere() -> None:
     assert label is not None
     assert project["license"] == cff["license"] == label[1] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_lines_that_install_name_this_version_and_this_name() -> None:
+    """Paths in docs/install.md are those `make wheel` gives; extras are ours; every run line ends in our program."""
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"dist/[\w.-]+", page)) == {f"dist/infopt-{infopt.__version__}-py3-none-any.whl"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(re.findall(r"\.\[(\w+)\]", page)) <= set(project["optional-dependencies"])
+    lines = re.findall(r"`(?:uvx --from|pipx run --spec) \S+ (\S+) [^`]*`", page)
+    assert lines == ["infopt"] * 4
