@@ -7,7 +7,6 @@ import typer
 
 from infopt.cli import app
 from infopt.cli_load import above_zero
-from infopt.cli_stop import stopped_by_terminate
 from infopt.errors import InfoptError
 
 
@@ -34,5 +33,4 @@ def mcp(
         raise InfoptError(f"--root {root}: there is no such folder")
     from infopt.mcp_server import serve
 
-    with stopped_by_terminate():
-        serve(None if root is None else root.resolve(), timeout)
+    serve(None if root is None else root.resolve(), timeout)

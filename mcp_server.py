@@ -1,5 +1,7 @@
 """The MCP server on standard input and output: lists the tools, and has each call answered by a confined process."""
 
+import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 PROCESSES = 2
+STOPPED = 130
 INSTRUCTIONS = (
     "Capacity planning for LLM inference, computed: does a model fit, how fast can it be, which optimization pays, "
     "are deployment files sound. Units: bytes, seconds, tokens; 32k tokens are 32768; times and rates as text with a "
@@ -35,11 +38,27 @@ def serve(root: Path | None, most_s: float) -> None:
 
 
 async def _serve(root: Path | None, most_s: float) -> None:
+    import anyio
     from mcp.server.stdio import stdio_server
 
     serving = server(root, most_s)
     async with stdio_server() as (requests, replies):
-        await serving.run(requests, replies, serving.create_initialization_options())
+        async with anyio.create_task_group() as group:
+            if os.name == "posix":
+                group.start_soon(_end_on_signal, group.cancel_scope)
+            await serving.run(requests, replies, serving.create_initialization_options())
+            group.cancel_scope.cancel()
+            return
+        # Stopped by a signal: calls are ended by now, but the thread that waits for input cannot be.
+        os._exit(STOPPED)
+
+
+async def _end_on_signal(scope: Any) -> None:
+    import anyio
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
 
 
 def server(root: Path | None, most_s: float) -> "Server[Any]":
