@@ -4,6 +4,7 @@ The same picture makes the same file. Colours can be told apart by colour-blind 
 the dashes and markers, in grey print. Matplotlib (extra `report`) is loaded only here.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -64,6 +65,7 @@ def check_picture(path: Path) -> None:
 
 
 def _library(part: str) -> Any:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its remarks on caches and fonts are no answer
     try:
         return import_module(f"matplotlib.{part}")
     except ImportError as error:

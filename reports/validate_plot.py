@@ -33,7 +33,8 @@ def draw(result: Validation, path: Path) -> None:
 
 
 def _panel(panel: Any, name: str, members: Sequence[Check]) -> None:
-    measured, predicted = [c.measured for c in members], [c.predicted for c in members]
+    measured = [c.measured for c in members]
+    predicted = [c.predicted for c in members if c.predicted is not None]  # as of all that were scored
     ends = (min(measured), max(measured))
     for factor, dash in ((1.0, "-"), (OFF, ":"), (1 / OFF, ":")):
         panel.plot(ends, [factor * end for end in ends], dash, color="0.4", linewidth=0.9)

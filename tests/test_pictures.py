@@ -1,6 +1,8 @@
 """`--plot FILE`: what is written, that it is whole and the same each time, and what is refused; `--curves`."""
 
 import json
+import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -140,6 +142,16 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert not drawing.__exit__(RuntimeError, RuntimeError("interrupted"), None)
     assert target.read_text() == "before"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_home_that_cannot_be_written_is_no_remark(tmp_path: Path) -> None:
+    target = tmp_path / "plan.svg"
+    home = {"HOME": str(tmp_path / "file" / "home"), "PATH": os.environ["PATH"]}
+    (tmp_path / "file").write_text("")
+    line = [sys.executable, "-m", "infopt", "plan", *LOAD, "--plot", str(target)]
+    finished = subprocess.run(line, env=home, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert target.is_file()
 
 
 def test_the_users_own_style_changes_nothing(tmp_path: Path, printed: Printed) -> None:
