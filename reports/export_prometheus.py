@@ -7,7 +7,7 @@ import yaml
 
 from infopt import __version__
 from infopt.reports.emit import comment, without_secrets
-from infopt.reports.words import engine_words, load_words, title
+from infopt.reports.words import assumptions, engine_words, load_words, title
 from infopt.studies.export import LABEL, Export
 from infopt.studies.export_alerts import Alert
 
@@ -35,6 +35,7 @@ def said(found: Export, command: str) -> list[str]:
         f"command: {without_secrets(command)}",
         f"plan: {title(found.plan)}; {engine_words(found.plan)}; {load_words(found.plan)}",
         f"metrics: of {found.served}, by the names of {found.metrics.engine}",
+        *(f"assumed: {text}" for text in assumptions(found.plan)),
         *(f"note: {note}" for note in found.notes),
         *left_out_words(found),
     ]

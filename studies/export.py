@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from infopt.boundaries.load import Load
 from infopt.boundaries.situation import Situation
 from infopt.errors import InfoptError, UndeterminedError
+from infopt.files import BROKEN_NAMES
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.estimate import Estimate
@@ -111,6 +112,7 @@ def export(model: ModelProfile, hardware: HardwareChoice, request: Request, load
     numbers = thresholds(found, situation, wanted.good_share)
     served, window = wanted.served or model.id, _window(found)
     name = wanted.name or f"{served} on {found.scenario.gpus} x {found.scenario.accelerator.id}"
+    _need_text(served, name, *(value for _, value in matches))
     replicas = found.scenario.dp if names.in_front else None
     own = [(label, served) for label in names.model_label[:1]]
     recorded = Queries(names, Scope(_matchers([*own, *matches]), window, prefix, replicas))
@@ -142,6 +144,14 @@ def _need_fit(found: Plan, unknown_fits: bool) -> None:
     if found.fits is None and not unknown_fits:
         why = "; ".join(found.memory.unknown) or "constants of this engine version are not known well enough"
         raise UndeterminedError(f"nothing is exported: whether {where} fits is not known: {why}; --allow-undetermined")
+
+
+def _need_text(*names: str) -> None:
+    """Refuse names of bytes that are no UTF-8: neither YAML nor a label holds them."""
+    for name in names:
+        if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+            shown = name.encode("utf-8", BROKEN_NAMES).decode()
+            raise InfoptError(f"{shown}: not UTF-8, so no series has it; name the model as the engine does, --served")
 
 
 def _called(known: dict[str, Figure], queries: Queries, name: str, good_share: float) -> dict[str, Called]:

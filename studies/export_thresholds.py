@@ -108,14 +108,13 @@ def _limit(plan: Plan) -> Threshold:
 
 def _saturation(situation: Situation) -> Threshold:
     s, steps = situation.scenario, situation.steps
-    if steps.basis == "floor":
+    if steps.basis in ("assumed", "floor"):
         return Threshold(None, f"times of {s.engine.engine} on {s.accelerator.id} are not measured")
     free = situation.changed(load=replace(situation.load, targets=Targets()))
     found = occupancy(free, steps)
-    lent = ", with lent step constants" if steps.basis == "assumed" else ""
     reason = (
         f"up to {found.most:,.0f} sequences at once (by {CAPS[found.capped_by]}), {s.input_tokens:,} tokens in and "
-        f"{s.output_tokens:,} out{lent}"
+        f"{s.output_tokens:,} out"
     )
     return Threshold(found.saturation_per_s / s.dp, reason)
 

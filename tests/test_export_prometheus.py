@@ -132,7 +132,13 @@ def test_queries_on_texts_of_a_real_vllm(name: str, tmp_path: Path) -> None:
     if not folder.is_dir():
         pytest.skip("../shared is not here")
     before, after = ((folder / f"metrics_{name}_{clients}.txt").read_text() for clients in ("c1", "c4"))
-    assert compare("vllm", (before, after), tmp_path) >= {"tpot", "tpot_p99", "batch", "tokens_per_step", "output_tokens"}
+    assert compare("vllm", (before, after), tmp_path) >= {
+        "tpot",
+        "tpot_p99",
+        "batch",
+        "tokens_per_step",
+        "output_tokens",
+    }
 
 
 HOUR_S = 3600
@@ -261,6 +267,7 @@ def test_what_cannot_be_judged_is_left_out_and_said(capsys: pytest.CaptureFixtur
         (f"{PLAN} --good 0", 2, "add --ttft"),
         (f"{PLAN} --ttft 1s --good 0", 2, "no part of the requests"),
         ("--model 8b --isl 2000 --osl 300", 2, "--hw is missing"),
+        (f"{PLAN} --served 'a\udcff'", 2, "not UTF-8"),
     ],
 )
 @pytest.mark.parametrize("kind", ["prometheus", "grafana"])
