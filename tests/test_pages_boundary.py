@@ -146,8 +146,9 @@ def test_the_verdict_at_the_top() -> None:
 def test_a_trace_brings_its_section() -> None:
     page, printed = written("trace")
     rooms = printed["prefix_trace"]["capacities"]
-    (counted,) = [s for s in page.charts["prefix-hits"]["series"] if s["role"] == "measured"]
-    assert {y for _, y in counted["points"]} >= {room["hit_share"] for room in rooms if room["bytes_per_gpu"] > 0}
+    (sizes,) = [s for s in page.charts["prefix-hits"]["series"] if s["role"] == "chosen"]
+    assert sizes["points"] == [[room["bytes_per_gpu"], room["hit_share"], room["name"]] for room in rooms]
+    assert {s["name"] for s in page.charts["prefix-found"]["series"]} <= {room["name"] for room in rooms}
 
 
 def test_one_curve_and_a_page_are_not_asked_for_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,9 +46,9 @@ def _curves(found: Boundaries) -> tuple[Chart, ...]:
 def _trace_charts(found: Boundaries) -> tuple[Chart, ...]:
     if found.trace is None:
         return ()
-    from infopt.reports.pages.prefix_section import prefix_chart
+    from infopt.reports.pages.prefix_section import prefix_charts
 
-    return (prefix_chart(found.trace),)
+    return prefix_charts(found.trace)
 
 
 def _body(

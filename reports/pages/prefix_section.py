@@ -1,7 +1,9 @@
 """A recorded trace through prefix caches of several sizes, as a section of a page."""
 
+from collections.abc import Sequence
+
 from infopt.reports.pages.blocks import Html, facts, figure, section, table
-from infopt.reports.pages.charts import Axis, Chart, Series
+from infopt.reports.pages.charts import Axis, Chart, Role, Series, Value
 from infopt.reports.prefix_trace_report import (
     FINDS,
     FINDS_NOTE,
@@ -12,15 +14,16 @@ from infopt.reports.prefix_trace_report import (
     note_rows,
     saves_rows,
 )
-from infopt.studies.prefix_trace import PrefixTrace
+from infopt.studies.prefix_curve import HitCurve, found_shares, hit_curve
+from infopt.studies.prefix_trace import PrefixTrace, Room
 
 
 def prefix_section(trace: PrefixTrace) -> Html:
-    """What the trace is, what caches find and save, what follows. Its chart is `prefix_chart`."""
+    """What the trace is, what caches find and save, what follows. Its charts are `prefix_charts`."""
     return section(
         f"Prefix cache on the trace {trace.hits.name}",
         facts(fact_rows(trace)),
-        figure(prefix_chart(trace)),
+        *map(figure, prefix_charts(trace)),
         table(FINDS, finds_rows(trace), f"Finds: {FINDS_NOTE}", range(1, len(FINDS))),
         table(SAVES, saves_rows(trace), f"Saves: {SAVES_NOTE}", range(1, len(SAVES))),
         facts(note_rows(trace)),
@@ -28,8 +31,14 @@ def prefix_section(trace: PrefixTrace) -> Html:
     )
 
 
-def prefix_chart(trace: PrefixTrace) -> Chart:
-    """Hits against the memory of the cache, in the order that was recorded and in random order."""
+def prefix_charts(trace: PrefixTrace) -> tuple[Chart, ...]:
+    """Hits against memory, and how much of its prompt a request finds; none of a trace without blocks."""
+    curve = hit_curve(trace)
+    return () if curve is None else (_hits(trace, curve), _found(trace))
+
+
+def _hits(trace: PrefixTrace, curve: HitCurve) -> Chart:
+    """In the order that was recorded and in random order."""
     rooms = [room for room in trace.rooms if room.device_bytes > 0]
     return Chart(
         "prefix-hits",
@@ -39,7 +48,26 @@ def prefix_chart(trace: PrefixTrace) -> Chart:
         Axis("memory of the cache", "bytes", "log"),
         Axis("hits", "share"),
         (
-            Series("as recorded", "measured", "line", [(room.device_bytes, room.hit_share) for room in rooms]),
-            Series("in random order", "other", "line", [(r.device_bytes, r.shuffled_hit_share) for r in rooms]),
+            Series("as recorded", "measured", "line", _points(curve.device_bytes, curve.hit_share)),
+            Series("in random order", "other", "line", _points(curve.device_bytes, curve.shuffled_hit_share)),
+            Series("sizes of the tables", "chosen", "points", [(r.device_bytes, r.hit_share, r.name) for r in rooms]),
         ),
     )
+
+
+def _found(trace: PrefixTrace) -> Chart:
+    """The distribution over requests, beside what runs and with unbounded memory."""
+    shown: tuple[tuple[Room, Role], ...] = ((trace.beside, "estimate"), (trace.rooms[-1], "floor"))
+    return Chart(
+        "prefix-found",
+        "lines",
+        "How much of its prompt a request finds",
+        "The share of requests that find at most this much of their prompt; the lower the curve, the more is found.",
+        Axis("share of the prompt found", "share"),
+        Axis("share of requests", "share"),
+        tuple(Series(room.name, role, "line", found_shares(trace, room)) for room, role in shown),
+    )
+
+
+def _points(x: Sequence[float], y: Sequence[float]) -> list[tuple[Value, ...]]:
+    return list(zip(x, y, strict=True))

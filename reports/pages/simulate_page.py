@@ -8,7 +8,7 @@ from infopt.reports.pages.blocks import Html, details, facts, figure, section, t
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.figures import found, joined, shown
 from infopt.reports.pages.page import Page
-from infopt.reports.pages.prefix_section import prefix_chart, prefix_section
+from infopt.reports.pages.prefix_section import prefix_charts, prefix_section
 from infopt.reports.pages.simulate_charts import inside_charts, interval_chart, times_charts
 from infopt.reports.simulate_json import as_dict
 from infopt.reports.simulate_report import TIMES, assumption_texts, tables
@@ -42,7 +42,7 @@ def simulate_page(s: Simulation, command: str) -> Page:
     result = as_dict(s)
     inside, times = inside_charts([("", s)]), times_charts([("", s)])
     ends = () if s.low is None else (interval_chart(s),)
-    hits = () if s.prefix is None else (prefix_chart(s.prefix),)
+    hits = () if s.prefix is None else prefix_charts(s.prefix)
     return Page(
         title=f"Traffic for {words.headline(s)}",
         command=command,
