@@ -41,6 +41,7 @@ ALWAYS_GOOD = "Exit status: 0 good, 2 wrong usage or unreadable input."
 MODULES = {
     "boundary": "infopt.cli_boundary",
     "checklist": "infopt.cli_checklist",
+    "completion": "infopt.cli_completion",
     "experiment": "infopt.cli_experiment",
     "export": "infopt.cli_export",
     "gate": "infopt.cli_gate",
@@ -63,6 +64,7 @@ app = typer.Typer(
     epilog=f"32k means 32768 tokens. {ALL_STATUSES}",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 
@@ -282,7 +284,7 @@ def narrowed(name: str) -> typer.Typer:
         for module in MODULES.values():
             import_module(module)
         return app
-    one = typer.Typer(name="infopt", rich_markup_mode=None, pretty_exceptions_enable=False)
+    one = typer.Typer(name="infopt", rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     one.registered_callback = app.registered_callback
     one.registered_commands, one.registered_groups = commands, groups
     return one

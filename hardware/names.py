@@ -74,7 +74,7 @@ def resolve_hardware(text: str) -> HardwareChoice:
     choice = _whole(cleaned) or _counted(cleaned)
     if choice is None:
         _refuse_mixed(cleaned)
-        raise unknown_name("hardware", cleaned, _known_names(), REMEDY)
+        raise unknown_name("hardware", cleaned, known_names(), REMEDY)
     return choice
 
 
@@ -232,7 +232,7 @@ def _instance(text: str) -> HardwareChoice | None:
     return find_instance(text)
 
 
-def _known_names() -> list[str]:
+def known_names() -> list[str]:
     """Every name there is, to suggest the nearest of: ids, cores and instance types."""
     from infopt.hardware.instances import instance_names
 

@@ -65,6 +65,12 @@ def format_name(text: str, kind: str) -> str:
     raise unknown_name(what, text, [*names_in(folder), *aliases], "see docs/formats.md for the list")
 
 
+def format_spellings(kind: str) -> list[str]:
+    """Every spelling of a format that is known; kind is "weights" or "kv"."""
+    aliases: dict[str, str] = read_yaml(_DATA / "format_aliases.yaml")[kind]
+    return sorted({*names_in(WEIGHTS if kind == "weights" else KV), *aliases})
+
+
 def load_weight_format(text: str) -> WeightFormat:
     """The weight format a spelling names."""
     name = format_name(text, "weights")
