@@ -106,6 +106,15 @@ def test_every_console_block_is_compared() -> None:
                 assert path.relative_to(ROOT).as_posix() in TABLES.pages()
 
 
+def test_a_session_is_one_shell() -> None:
+    """Files are written before the commands below them; the status of the last command is kept; the end is noticed."""
+    page = "```yaml\n# a/b.yaml\nx: 1\n```\n\n```console\n$ cat a/b.yaml\nold\n$ false\n$ echo $?\n```\n"
+    assert SESSIONS.outputs(page) == ["# a/b.yaml\nx: 1\n", "", "1\n"]
+    assert "$ cat a/b.yaml\n# a/b.yaml\nx: 1\n$ false\n$ echo $?\n1\n```" in SESSIONS.filled(page)
+    with pytest.raises(ValueError, match="ended after 0 commands"):
+        SESSIONS.outputs("```console\n$ exit 3\n```\n")
+
+
 def test_a_change_of_a_file_is_of_one_place() -> None:
     assert SESSIONS.changed("a\nb\n", "-b\n+c\n") == "a\nc\n"
     with pytest.raises(ValueError, match="stands 2 times"):

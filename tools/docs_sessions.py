@@ -62,9 +62,13 @@ def outputs(text: str) -> list[str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
+            timeout=600,
             check=False,
         )
-    return ["".join(f"{line.rstrip()}\n" for line in part.splitlines()) for part in done.stdout.split(_END)[:-1]]
+    printed = done.stdout.split(_END)[:-1]
+    if len(printed) != script.count(_END):
+        raise ValueError(f"the shell ended after {len(printed)} commands:\n{done.stdout[-2000:]}")
+    return ["".join(f"{line.rstrip()}\n" for line in part.splitlines()) for part in printed]
 
 
 def _program(path: Path) -> None:
