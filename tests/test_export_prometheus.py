@@ -141,6 +141,18 @@ def test_queries_on_texts_of_a_real_vllm(name: str, tmp_path: Path) -> None:
     }
 
 
+@needs_promtool
+def test_ranks_that_do_the_same_work_count_once(tmp_path: Path) -> None:
+    """SGLang with metrics of all schedulers: two tensor parallel ranks, one replica."""
+
+    def with_a_second_rank(text: str) -> str:
+        own = [line for line in text.splitlines() if 'tp_rank="0"' in line]
+        return "\n".join([text, *(line.replace('tp_rank="0"', 'tp_rank="1"') for line in own)])
+
+    before, after = pair("sglang_0.5.23")
+    assert len(compare("sglang", (with_a_second_rank(before), with_a_second_rank(after)), tmp_path)) >= 8
+
+
 HOUR_S = 3600
 SERVED = "example-8b"
 WATCHED = f"{PROMISED.replace('--ttft 1s', '--ttft 400ms')} --served {SERVED}"
@@ -219,6 +231,15 @@ def test_a_second_replica_shares_what_arrives(capsys: pytest.CaptureFixture[str]
     """Twelve requests a second are too many for one, not for two."""
     rules, six = exported(capsys, WATCHED), {"vllm:request_success_total": "+1.5"}
     assert firing(tmp_path, rules, [*hour(six), *hour(six, "b:8000")], HOUR_S) == set()
+
+
+@needs_promtool
+def test_replicas_behind_one_address_are_judged_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """240 sequences are more than one replica holds, and fewer than two do."""
+    rules, half = exported(capsys, WATCHED), hour({"vllm:num_requests_running": "120"})
+    second = [one | {"series": one["series"].replace('engine="0"', 'engine="1"')} for one in half]
+    assert firing(tmp_path, rules, [*half, *(one for one in second if one not in half)], HOUR_S) == set()
+    assert firing(tmp_path, rules, hour({"vllm:num_requests_running": "240"}), HOUR_S) == {"InfoptRunningAboveMemory"}
 
 
 @needs_promtool
