@@ -61,9 +61,7 @@ Context = Annotated[
     length("--ctx", "--context", "--max-model-len", help="Context that memory is sized for; 32k = 32768."),
 ]
 Curves = Annotated[bool, typer.Option("--curves", help="Curves in the terminal, under the page.")]
-PlotFile = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.svg|png|pdf", help="Draw a picture here (extra `report`).")
-]
+PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg|png|pdf", help="Draw a picture here.")]
 PageFile = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE.html", help="Also as one page for a browser: charts, no network."),

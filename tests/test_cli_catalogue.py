@@ -78,7 +78,8 @@ def test_models_list_reads_no_record(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert printed(capsys, "models", "list")
 
 
-def test_long_list_has_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_list_has_sizes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     head, *lines = printed(capsys, "models", "list", "llama-3.1-8b", "--long").splitlines()
     (line,) = [line for line in lines if line.endswith(" meta-llama/Llama-3.1-8B")]
     assert head.split() == ["total", "active", "format", "KV", "B/token", "limit", "model"]
