@@ -160,8 +160,13 @@ def test_one_curve_and_a_page_are_not_asked_for_together(tmp_path: Path, capsys:
     assert not path.exists()
 
 
-def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["boundary", *DENSE, "--html", str(tmp_path / "no" / "page.html")]) == 2
-    error = capsys.readouterr().err
-    assert "cannot be written" in error
+@pytest.mark.parametrize("command", [("boundary", *DENSE), ("search", "--model", "8b", "--isl", "1k", "--osl", "200")])
+@pytest.mark.parametrize(("file", "told"), [("no/page.html", "there is no folder"), (".", "is a folder: name a file")])
+def test_a_page_that_cannot_be_written_is_told_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], file: str, told: str
+) -> None:
+    assert run([*command, "--html", str(tmp_path / file)]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith(f"infopt: --html {tmp_path / file}: {told}")
     assert error.count("\n") == 1
