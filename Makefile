@@ -17,7 +17,9 @@ PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraint
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
 
+# Pages are tested in a browser; where there is none and none can be had, those tests are skipped.
 test: $(VENV)/.dev-ready
+	@tests/browser/chromium.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 # A real vLLM, in an environment of its own (.engine); status 3 of its maker: it cannot be had here, which is said.

@@ -23,6 +23,11 @@ OWN = ("file:", "data:", "about:")
 OpenPage = Callable[..., Any]
 
 
+def chromium() -> str | None:
+    """The machine's own browser, where it has one."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
 def until(page: Any, expression: str, seconds: float = 10) -> None:
     """Wait until an expression is true. `page.wait_for_function` evaluates in the page, which its policy forbids."""
     end = time.monotonic() + seconds
@@ -42,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, started once a module."""
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    program = chromium()
     if program is None:
         pytest.skip("no Chromium here: set CHROMIUM, or install one of " + ", ".join(NAMES))
     from playwright.sync_api import sync_playwright
