@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Options that the controls of the page stand for, and the page itself.
 CONTROLLED = {
-    *("--hw", "--gpus", "--tp", "--weights", "--kv", "--ctx", "--context", "--max-model-len", "--isl", "--osl"),
+    *("--hw", "--gpus", "--tp", "--ep", "--weights", "--kv", "--ctx", "--context", "--max-model-len", "--isl", "--osl"),
     *("--batch", "--html", "--tpot"),
 }
 
@@ -67,6 +67,6 @@ def typed(command: str, scenario: ScenarioOptions) -> "Typed":
     """The words of the command line that stay, and those of hardware and placement."""
     from infopt.reports.pages.plan_whatif import Typed
 
-    given = (("--hw", scenario.hw), ("--gpus", scenario.gpus), ("--tp", scenario.tp))
+    given = (("--hw", scenario.hw), ("--gpus", scenario.gpus), ("--tp", scenario.tp), ("--ep", scenario.ep))
     placed = [word for option, value in given if value is not None for word in (option, str(value))]
-    return Typed(tuple(without_options(shlex.split(command), CONTROLLED)), tuple(placed))
+    return Typed(tuple(without_options(shlex.split(command), CONTROLLED)), tuple(placed), scenario.ep is not None)

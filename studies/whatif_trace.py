@@ -6,7 +6,7 @@ The results have the names of `plan --json`, section and key; NaN stands for nul
     roofline.NAME     the scenario's work on it (studies/plan_curves.py)
     curve.most_batch  sequences that the engine is set to run at most
     outside.N         the load lies outside what was measured, by the N-th of `outside`
-Not followed: remedies, caveats, assumptions; the longest sequence where the pool goes by the context (old vLLM).
+Not followed: remedies, caveats, assumptions.
 """
 
 import math
@@ -36,8 +36,8 @@ LENGTHS = ("context_tokens", "input_tokens", "output_tokens")
 LOAD = (*LENGTHS, "decode_context_tokens", "batch")
 # `fits` as a number.
 YES, NO, UNDETERMINED = 1, 0, -1
-# Longer than any sequence: what a cache without a limit holds.
-ENDLESS_TOKENS = 2**40
+# No sequence has as many tokens as a number of so many bits.
+LENGTH_BITS = 40
 BOUNDS: tuple[str, ...] = (*get_args(Bound), *(one for one in get_args(estimates.Bound) if one not in get_args(Bound)))
 ENERGY = ("watts", "joules_per_output_token", "output_tokens_per_joule")
 Results = dict[str, Any]
@@ -142,14 +142,19 @@ def _fits(held: Room, refused: Any) -> Any:
 
 
 def _longest_tokens(s: Scenario, part: StageMemory, pool_bytes: Any) -> Any:
-    """The longest single sequence; not known where the pool depends on the context itself."""
-    limit = s.model.max_position_tokens
+    """The longest single sequence: searched now, or by the program where the pool goes by the context itself."""
+    known = s.model.max_position_tokens or s.context_tokens
     if not part.layout.kinds:
-        return limit or s.context_tokens
-    if not isinstance(pool_bytes, int | float):
-        return math.nan
-    longest = part.layout.longest_context_tokens(pool_bytes, ENDLESS_TOKENS)
-    return smaller(longest, larger(limit or s.context_tokens, s.context_tokens))
+        return known
+    limit = larger(known, s.context_tokens)
+    if isinstance(pool_bytes, int | float):
+        return smaller(part.layout.longest_context_tokens(pool_bytes, 2**LENGTH_BITS), limit)
+    longest: Any = 0
+    for bit in reversed(range(LENGTH_BITS)):
+        more = longest + 2**bit
+        holds = (more <= limit) & (part.layout.sequences(pool_bytes, more) >= 1)
+        longest = _chosen(holds, more, longest)
+    return longest
 
 
 def _bandwidth(bandwidth: BandwidthLedger) -> Results:

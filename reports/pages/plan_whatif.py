@@ -25,10 +25,11 @@ OPTIONS = {"context_tokens": "--ctx", "input_tokens": "--isl", "output_tokens": 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The command line as words: what stays in any case, and how hardware and placement were typed."""
+    """The command line as words: what stays in any case, how hardware and placement were typed; whether --ep was."""
 
     base: tuple[str, ...]
     placed: tuple[str, ...]
+    has_ep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def whatif_data(asked: Asked, plan: Plan) -> dict[str, Any]:
         "command": {
             "base": list(typed.base),
             "placed": list(typed.placed),
+            "has_ep": typed.has_ep,
             "options": OPTIONS,
             "calibrated": [one.accelerator.calibration is not None for one in found.hardware],
         },

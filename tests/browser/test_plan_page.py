@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import shlex
 import statistics
 import sys
@@ -186,6 +187,36 @@ def planned(line: list[str]) -> Plan:
         kv=given.get("--kv"),
     )
     return plan(resolve_model(given["--model"]), resolve_hardware(given["--hw"]), request)
+
+
+MORE_PAGES = {
+    "experts": ("--model", "deepseek-v3", "--hw", "h200:8", "--dp", "2", "--gpus", "8", "--ep", "8", "--isl", "4k"),
+    "instance": ("--model", "gpt-oss-120b", "--hw", "p5.48xlarge", "--isl", "2k", "--osl", "300"),
+    "local": ("--model", "8b", "--hw", "custom:24GB:1TB/s", "--engine", "llama.cpp", "--weights", "q4_k_m"),
+    "old": ("--model", "70b", "--hw", "h100:4", "--engine-version", "0.5.0", "--ctx", "8k"),
+    "point": ("--model", "8b", "--hw", "h100", "--point", "batch=1,tpot=14ms", "--ctx", "8k"),
+    "stages": ("--model", "405b", "--hw", "mi300x:8", "--pp", "2", "--price", "mi300x=2"),
+}
+
+
+@pytest.mark.parametrize("kind", MORE_PAGES)
+def test_the_line_that_is_shown_prints_what_is_shown(open_page: Any, tmp_path: Path, kind: str) -> None:
+    file, chance = tmp_path / "plan.html", random.Random(kind)
+    infopt("plan", *MORE_PAGES[kind], "--html", str(file))
+    page = open_page(file)
+    for _ in range(6):
+        for control in page.locator("#what-if select:enabled").all():
+            control.select_option(index=chance.randrange(control.locator("option").count()))
+        for control in page.locator("#what-if input[type=number]:enabled").all():
+            control.fill(str(round(2 ** chance.uniform(0, 14))))
+        change(page, batch=round(2 ** chance.uniform(0, 9)))
+        line = shlex.split(page.locator("#what-if-command").text_content())
+        printed = json.loads(infopt(*line[1:], "--json"))
+        for key, (value, _) in shown(page).items():
+            section, name = key.split(".")
+            wanted = (printed[section] or {}).get(name)
+            close = value == "" if wanted is None else float(value) == pytest.approx(wanted, rel=1e-9, abs=0)
+            assert close, (key, value, wanted, line)
 
 
 def test_back_to_the_plan(open_page: Any, page_file: Path) -> None:

@@ -58,9 +58,11 @@
 
   // The command line whose answer this is.
   function commandOf({ given, chosen }) {
-    const { base, placed: typed, options, calibrated } = data.command, [weights, kv, hardware, tp] = chosen;
+    const { base, placed: typed, has_ep: hasEp, options, calibrated } = data.command, [weights, kv, hardware, tp] = chosen;
     const words = hardware === 0 || !calibrated[0] || calibrated[hardware] ? base : without(base, "--calibration");
-    const placement = hardware === 0 && tp === 0 ? typed : ["--hw", data.axes.hardware[hardware], "--tp", String(data.axes.tp[tp])];
+    const place = placeOf(chosen), ep = hasEp && typeof place !== "string" ? ["--ep", String(place.get("hardware.ep"))] : [];
+    const placement = hardware === 0 && tp === 0 ? typed
+      : ["--hw", data.axes.hardware[hardware], "--tp", String(data.axes.tp[tp]), ...ep];
     const loads = NUMBERS.flatMap((name) => [options[name], String(given[name])]);
     return [...words, ...placement, ...data.axes.weights[weights], ...data.axes.kv[kv], ...loads].map(quoted).join(" ");
   }
