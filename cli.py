@@ -256,9 +256,9 @@ def fail(message: str, status: int, arguments: Sequence[str]) -> int:
     line = one_line(message)
     sys.stderr.write(f"infopt: {line}\n")
     if "--json" in arguments or "--format=json" in arguments or "--format json" in " ".join(arguments):
-        from infopt.reports.json_report import dumps, error_dict
+        from infopt.reports.json_report import ERROR_SCHEMA, dumps, error_dict
 
-        emit(dumps(error_dict(line, status)))
+        emit(dumps({"schema": ERROR_SCHEMA, **error_dict(line, status)}))
     return status
 
 

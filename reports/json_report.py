@@ -24,6 +24,7 @@ COST_KEYS = (
 )
 ENERGY_KEYS = ("watts", "kind", "source", "joules_per_output_token", "output_tokens_per_joule")
 CHOICES_SCHEMA = "infopt/choices/1"
+ERROR_SCHEMA = "infopt/error/1"
 
 
 def plan_dict(plan: Plan, explain: bool = False, month: "Month | NoMonth | None" = None) -> dict[str, Any]:
