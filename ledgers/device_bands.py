@@ -92,7 +92,7 @@ def _gap_doublings(curve: Curve, sequences: int) -> float:
     """Doublings between a number of sequences and the nearest on the curve, on either side of it."""
     for (below, _), (above, _) in pairwise(curve):
         if below < sequences < above:
-            return min(log2(sequences / below), log2(above / sequences))
+            return float(min(log2(sequences / below), log2(above / sequences)))
     return 0.0
 
 

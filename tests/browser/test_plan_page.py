@@ -171,6 +171,7 @@ def test_a_change_says_what_its_own_plan_says(open_page: Any, page_file: Path, c
     reason = plan_dict(expected)["estimate"]["reason"]
     assert page.locator("[data-text='estimate.reason']").text_content() == (reason or "")
     assert page.locator("[data-of-plan] >> visible=true").count() == 0
+    assert page.locator("h1").text_content() == f"What if: {s.model.id} on {s.gpus} x {s.accelerator.id}"
     assert json.loads(infopt(*line[1:], "--json"))["memory"]["max_sequences"] == expected.memory.max_sequences
 
 
@@ -222,7 +223,7 @@ def test_the_line_that_is_shown_prints_what_is_shown(open_page: Any, tmp_path: P
 def test_back_to_the_plan(open_page: Any, page_file: Path) -> None:
     page = open_page(page_file)
     before, table = shown(page), chart_table(page, "tpot")
-    verdict = page.locator("#verdict").inner_html()
+    verdict, heading = page.locator("#verdict").inner_html(), page.locator("h1").text_content()
     change(page, batch=77, hardware="b200-sxm-180gb")
     assert shown(page) != before
     page.get_by_role("button", name="Back to the plan").click()
@@ -230,6 +231,7 @@ def test_back_to_the_plan(open_page: Any, page_file: Path) -> None:
     assert shown(page) == before
     assert chart_table(page, "tpot") == table
     assert page.locator("#verdict").inner_html() == verdict
+    assert page.locator("h1").text_content() == heading
     assert page.locator("[data-of-plan]").first.is_visible()
 
 

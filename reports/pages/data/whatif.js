@@ -10,9 +10,10 @@
   const figures = [...document.querySelectorAll("data[data-key]")].filter((one) => one.dataset.key in data.units);
   const texts = [...document.querySelectorAll("[data-text]")], ofThePlan = [...document.querySelectorAll("[data-of-plan]")];
   const ofTheChange = [...document.querySelectorAll("[data-of-change]")];
+  const heading = document.querySelector("h1"), model = JSON.parse(document.getElementById("infopt-result").textContent).model.id;
   const templates = new Map(all.map((chart) => [chart.id, chart]));
   const asked = { figures: figures.map((one) => [one.value, one.textContent]), texts: texts.map((one) => one.textContent),
-    verdict: [verdict.className, [...verdict.childNodes]], command: shownCommand.textContent };
+    heading: heading.textContent, verdict: [verdict.className, [...verdict.childNodes]], command: shownCommand.textContent };
   const AXES = ["weights", "kv", "hardware", "tp"], NUMBERS = data.lengths.inputs, load = lengths(data);
   const whole = (value) => written(value, "tokens");
 
@@ -54,6 +55,11 @@
 
   function quoted(word) {
     return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
+  }
+
+  function headingOf({ chosen }) {
+    const place = placeOf(chosen), id = data.axes.hardware[chosen[2]];
+    return `What if: ${model} on ${typeof place === "string" ? "" : `${place.get("hardware.gpus")} x `}${id}`;
   }
 
   // The command line whose answer this is.
@@ -260,6 +266,7 @@
   function backToThePlan() {
     figures.forEach((one, i) => { [one.value, one.textContent] = asked.figures[i]; });
     texts.forEach((one, i) => { one.textContent = asked.texts[i]; });
+    heading.textContent = asked.heading;
     verdict.className = asked.verdict[0];
     verdict.replaceChildren(...asked.verdict[1]);
     shownCommand.textContent = asked.command;
@@ -298,6 +305,7 @@
       saying.textContent = "";
       return;
     }
+    heading.textContent = headingOf(now);
     shownCommand.textContent = now.wrong ? "" : commandOf(now);
     if (now.wrong) refuse(now.wrong);
     else answer(now);
