@@ -23,6 +23,7 @@ ELSEWHERE = {
     r"python3.11 -m venv|\.venv/bin/": "an installation: tests/test_packaging.py, from the wheel",
     r"(?:infopt|torchrun .*) probe(?! compare)": "measures: test_shown_probes_are_understood, tests/test_cli_probe.py",
     r".*--calibration auto": "a record of this machine: test_shown_plans_take_the_record_of_this_machine",
+    r".*infopt completion": "a shell that completes: tests/test_completion.py",
     r"infopt mcp": "a server: tests/test_mcp.py",
     r"helm ": "a renderer: tests/test_gate_ci.py",
 }
@@ -31,8 +32,8 @@ VERDICTS = (0, 1, 4)
 BRIEFLY = (
     (rf"{SERVER}(?P<rest>.*)", rf"{SERVER} --interval 100ms --duration 200ms\g<rest>"),
     (r"(?<=200ms)(?P<between>.*) --interval \S+ --duration \S+", r"\g<between>"),
-    (r"(?P<ladder>experiment ladder [^|]*)", r"\g<ladder> --requests 100 --seeds 2 "),
-    (r"(?P<matrix>experiment matrix [^|]*)", r"\g<matrix> --requests 50 "),
+    (r"(?P<ladder>experiment ladder [^|]*)", r"\g<ladder> --requests 100 --seeds 3 "),
+    (r"(?P<matrix>experiment matrix [^|]*)", r"\g<matrix> --requests 50 --cell short-short "),
 )
 
 
