@@ -1,6 +1,7 @@
 """The Python API: what it returns is what `--json` prints, its keywords are the command line's options."""
 
 import copy
+import doctest
 import inspect
 import json
 import keyword
@@ -339,3 +340,12 @@ def test_hostile_text_stays_text(text: str, tmp_path: Path) -> None:
 @given(st.text(alphabet=st.sampled_from("<>&\"'`*_[]()!|#-\\\n abcx:/="), max_size=80))
 def test_any_text_stays_text(text: str) -> None:
     check_inert(notebook_html(text))
+
+
+def test_the_sessions_of_the_page_and_of_the_functions_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = doctest.testfile(str(ROOT / "docs" / "api.md"), module_relative=False, optionflags=doctest.FAIL_FAST)
+    functions = doctest.testmod(api)
+    assert page.attempted > 10
+    assert functions.attempted == 6
+    assert page.failed == functions.failed == 0
