@@ -87,7 +87,7 @@ def test_links_are_seen(site: Path) -> None:
     """The parser finds what it should: links between pages, anchors in another page."""
     links = page_of(site / "docs" / "index.html").links
     assert "tutorial.html" in links
-    assert sum("#" in link for _, page in pages(site) for link in page.links if not link.startswith("#")) > 10
+    assert any(re.search(r"formulas.html#\w+", link) for link in page_of(site / "docs" / "prefix_trace.html").links)
 
 
 def test_nothing_is_fetched(site: Path) -> None:

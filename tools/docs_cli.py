@@ -116,13 +116,12 @@ def options(command: Any, context: typer.Context, level: str) -> Iterator[str]:
 def record(parameter: Any, context: typer.Context) -> tuple[str, str, str]:
     """How a parameter is written, what it does, and what holds without it."""
     written, text = parameter.get_help_record(context)
-    text, bracket, extra = text.rpartition("[") if text.endswith("]") else (text, "", "")
-    default = extra.rstrip("]").removeprefix("default: ") if bracket else ""
-    return (
-        f"`{written}`".replace("|", "\\|"),
-        prose(text),
-        f"`{default}`" if default and default != "required" else default,
-    )
+    if parameter.param_type_name == "argument":
+        written = written.partition(" <")[0]
+    said = re.fullmatch(r"(?P<does>.*?) *(?:\[(?:default: (?P<default>.*)|required)\])?", text, re.DOTALL)
+    assert said is not None
+    default = f"`{said['default']}`" if said["default"] else "required" if parameter.required else ""
+    return f"`{written}`".replace("|", "\\|"), prose(said["does"]), default
 
 
 def table(kind: str, rows: list[tuple[str, str, str]]) -> str:
