@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "formulas.md"
 
 # The order a reader wants; a ledger that is not named comes after them, by name.
 ORDER = ("scenario", "weights", "cache", "paging", "activation", "pool", "memory", "bandwidth", "compute", "cost")
-HELPERS = ("__init__", "arrays", "terms")
+HELPERS = ("__init__", "arrays", "terms", "traced")
 
 HEAD = """\
 # Formulas
