@@ -57,11 +57,11 @@ def connected(act: Callable[[Any], Awaitable[Any]], root: Path | None = None, mo
 
 def over_stdio(act: Callable[[Any], Awaitable[Any]], *options: str) -> Any:
     """The same with a server that is a program of its own."""
-    from mcp import Client, StdioServerParameters
+    from mcp import Client, StdioServerParameters, stdio_client
 
     async def main() -> Any:
         program = StdioServerParameters(command=sys.executable, args=["-m", "infopt", "mcp", *options])
-        async with Client(program, read_timeout_seconds=MOST_S) as client:
+        async with Client(stdio_client(program), read_timeout_seconds=MOST_S) as client:
             return await act(client)
 
     return anyio.run(main)
