@@ -20,7 +20,7 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
     "ratios": lambda x, y: 1 / x + x / y + (x + 1) // 3 + y // x,
     "rounding": lambda x, y: ceil_div(x, 16) + floor(x / 3) + whole(y / 7) + round(x / 2),
     "bounds": lambda x, y: smaller(x, 40) + larger(x, y) + smaller(y, None) + larger(1.0, x),
-    "powers": lambda x, y: root(x) + (1 - 1 / 64) ** y + y**2,
+    "powers": lambda x, y: root(x) + (1 - 1 / 64) ** y + (1.0 * y) ** 2,
     "curves": lambda x, y: along(POINTS, x) + along(POINTS, y),
     "unknown": lambda x, y: unmeasured(x, 500),
     "conditions": lambda x, y: ((x > 3) & (y >= 5) | (x == y) ^ True) * (y < 100) + (x <= y),
