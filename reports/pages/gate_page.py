@@ -212,6 +212,7 @@ def _facts(result: Mapping[str, Any], number: int, one: Checked) -> Iterator[tup
     if one.case.plan.memory.unknown:
         yield "not counted", ", ".join(one.case.plan.memory.unknown)
     tokens, most = (shown(result, f"{memory}.{key}", format_whole) for key in ("kv_pool_tokens", "max_sequences"))
-    yield "cache", joined(tokens, "tokens: ", most, "requests of full length at once")
+    requests = "request" if one.case.plan.memory.max_sequences == 1 else "requests"
+    yield "cache", joined(tokens, "tokens:", most, f"{requests} of full length at once")
     if found_at(result, f"{times}.tpot_s") is not None:
         yield "alone", joined(shown(result, f"{times}.tpot_s", format_seconds), "a token (TPOT) for one request alone")

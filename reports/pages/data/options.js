@@ -7,6 +7,7 @@
   const STEPS = 6; // colours of a map by value, light to dark
   const SYMBOLS = { chosen: "diamond", bad: "triangle", open: "rect", limit: "rect" };
   // These mean one thing each and are never told apart by colour; other roles differ from their second series on.
+  const WHOLE = new Set(["count", "tokens"]); // half of one is no tick
   const ALIKE = new Set(["good", "bad", "open", "interval", "target", "limit", "chosen"]);
   const MORE = 5, MORE_DASHES = [[], [8, 4], [3, 3], [10, 3, 2, 3], [1, 3]];
   const SIDEWAYS = new Set(["waterfall", "bars", "ranges"]); // categories from top to bottom
@@ -95,7 +96,8 @@
     }
     const formatter = (number) => tick(number, axis), most = upright ? 6 : Math.max(2, Math.floor(width / 80));
     if (axis.scale !== "log") {
-      return { ...option, type: "value", splitNumber: Math.min(most, 6), axisLabel: { ...label, formatter } };
+      const minInterval = WHOLE.has(axis.unit) ? 1 : 0;
+      return { ...option, type: "value", splitNumber: Math.min(most, 6), minInterval, axisLabel: { ...label, formatter } };
     }
     const sizeOf = (number) => (upright ? 20 : charts.widthOf(formatter(number)) + 12);
     const customValues = logTicks(axis, upright ? 200 : width - 90, sizeOf);
