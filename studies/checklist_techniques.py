@@ -53,7 +53,7 @@ def prefix_metrics(context: Context, limits: Limits) -> Answer:
     told = [
         "hits not measured" if prefix.hit_share is None else f"{format_share(prefix.hit_share)} hit",
         f"{format_whole(context.plan.memory.kv_pool_tokens)} tokens of cache a replica",
-        "one replica, nothing to route" if s.dp == 1 else f"{s.dp} replicas, {prefix.routing} routing",
+        "planned as one replica, routing not judged" if s.dp == 1 else f"{s.dp} replicas, {prefix.routing} routing",
     ]
     return needs(f"{'; '.join(told)}; who watches them, and privacy, is to be signed", prefix.hit_share, "share")
 
