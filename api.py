@@ -79,6 +79,8 @@ def boundary(technique: str | None = None, **options: Any) -> Answer:
     from infopt.reports.render import render_boundaries, render_boundary
 
     scenario, load, depth, trace, observed = called("boundary", BOUNDARY, options).records
+    if not isinstance(technique, str | None):
+        raise TypeError(f"boundary() takes the name of a technique, not {technique!r}")
     found = answered(scenario, load, depth, trace, observed, technique)
     page = partial(render_boundaries, found) if technique is None else partial(render_boundary, found)
     return Answer(page, boundary_status(found, technique, False))
@@ -123,7 +125,9 @@ def gate_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     >>> gate_files("docs/examples/vllm.yaml").verdict
     'fail'
     """
-    paths = [files] if isinstance(files, str | os.PathLike) else list(files)
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    if not isinstance(paths, list | tuple) or not all(isinstance(path, str | os.PathLike) for path in paths):
+        raise TypeError(f"gate_files() takes a path or a list of them, not {files!r}")
     return gate_answer([os.fspath(path) for path in paths], None, options)
 
 
@@ -134,6 +138,8 @@ def gate_text(text: str, **options: Any) -> Answer:
     >>> gate_text("apiVersion: v1").exit_status
     3
     """
+    if not isinstance(text, str):
+        raise TypeError(f"gate_text() takes the text of a file, not {type(text).__name__}")
     return gate_answer(["-"], text, options)
 
 

@@ -25,6 +25,7 @@ from infopt.cli_options import (
     without_options,
 )
 from infopt.errors import InfoptError
+from infopt.files import BROKEN_NAMES
 
 if TYPE_CHECKING:
     from infopt.profiles.geometry import ModelProfile
@@ -236,7 +237,10 @@ def next_command(plans: "Sequence[Plan]", typed: str) -> str:
 def emit(text: str) -> None:
     """Print a result; a reader who leaves early (`| head -1`) is no failure, a full disk is."""
     try:
-        sys.stdout.write(text + "\n")
+        try:
+            sys.stdout.write(text + "\n")
+        except UnicodeEncodeError:  # a page for the screen keeps to what it takes; a document is UTF-8, as in a file
+            sys.stdout.buffer.write((text + "\n").encode("utf-8", BROKEN_NAMES))
         sys.stdout.flush()
     except OSError as error:
         # What is still buffered must go nowhere, or the interpreter complains at exit.

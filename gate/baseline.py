@@ -29,7 +29,8 @@ FIGURE = re.compile(r"(?<![\w./-])\d[\d,]*(\.\d+)*(?![\w-])")
 def fingerprint(finding: Finding, beside: str) -> str:
     """What makes a finding the same one, whatever lines moved; `beside` is the baseline's path."""
     parts = (finding.rule, relative(finding.file, beside), finding.deployment, finding.cause)
-    return hashlib.sha256("\0".join((*parts, FIGURE.sub("#", finding.message))).encode()).hexdigest()[:32]
+    text = "\0".join((*parts, FIGURE.sub("#", finding.message)))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def write_baseline(path: Path, findings: Iterable[Finding]) -> int:

@@ -114,7 +114,7 @@ def _location(file: str, line: int, column: int, deployment: str, path: str) -> 
 
 def _artifact(file: str) -> dict[str, str]:
     """A file below the working directory is relative to the root of the source; standard input has a name only."""
-    uri = quote(path_of(file))
+    uri = quote(path_of(file), errors="surrogateescape")
     if file == "-":
         return {"uri": uri}
     return {"uri": f"file://{uri}"} if uri.startswith("/") else {"uri": uri, "uriBaseId": "%SRCROOT%"}

@@ -186,6 +186,21 @@ def test_what_the_command_line_refuses_is_refused(
     assert says in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: boundary(5, model="8b", hw="h100"),
+        lambda: gate_files(None),
+        lambda: gate_files([1]),
+        lambda: gate_text(5),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_type_errors_in_one_line(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"\(\) takes .*, not .*") as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
 def test_files_of_a_gate_may_be_paths_and_a_text_is_a_file(tmp_path: Path) -> None:
     text = (ROOT / "docs/examples/vllm.yaml").read_text(encoding="utf-8")
     file = tmp_path / "vllm.yaml"

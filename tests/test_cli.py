@@ -250,6 +250,18 @@ def test_an_ascii_terminal_gets_ascii(tmp_path: Path) -> None:
     assert b"####" in finished.stdout
 
 
+def test_a_document_is_utf8_on_an_ascii_terminal_too(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        program(*PLAN, "--format", "md"),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert "✅" in finished.stdout.decode("utf-8")
+    assert not finished.stderr
+
+
 def test_no_colour_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     run(PLAN)
     assert "\x1b" not in capsys.readouterr().out

@@ -22,6 +22,8 @@ from infopt.errors import InfoptError
 from infopt.gate.check import gate
 from infopt.gate.limits import within
 from infopt.gate.policy import Policy
+from infopt.reports.gate_words import Strictness
+from infopt.reports.render_gate import render_gate
 
 pytestmark = pytest.mark.xdist_group("hostile")  # one child for all of them
 MOST_SECONDS, MOST_MEMORY_BYTES = 5.0, 500_000_000
@@ -73,6 +75,8 @@ CHILD = """
 import json, resource, sys, time
 from infopt.gate.check import gate
 from infopt.gate.policy import Policy
+from infopt.reports.gate_words import Strictness
+from infopt.reports.render_gate import render_gate
 good, *files = sys.argv[1:]
 gate([good], Policy())
 for file in files:
@@ -208,6 +212,15 @@ def test_other_ways_to_write_text_are_read_alike(tmp_path: Path, good: Path, con
     one, other = gate([str(file), str(good)], Policy()).checked
     assert one.verdict == other.verdict == "pass"
     assert [(f.rule, f.line, f.column) for f in one.findings] == [(f.rule, f.line, f.column) for f in other.findings]
+
+
+def test_a_name_that_is_not_utf8_reaches_every_form(tmp_path: Path) -> None:
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.yaml")
+    Path(file).write_text(POD)
+    found = gate([file], Policy())
+    assert "%FF.yaml" in render_gate(found, "sarif", Strictness())
+    for form in ("json", "junit", "github", "gitlab", "md", "table"):
+        assert render_gate(found, form, Strictness())
 
 
 def test_empty_files_hold_nothing(tmp_path: Path) -> None:
