@@ -20,8 +20,7 @@ from infopt.profiles.formats import load_kv_format, load_weight_format, weight_b
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.resolve import resolve_model
 from infopt.studies.claims import Computation, Value
-from infopt.studies.planning import Plan, fewest_gpus
-from infopt.studies.planning import plan as plan_scenario
+from infopt.studies.planning import Plan, fewest_gpus, plan_built
 from infopt.studies.scenarios import Request, build
 
 # Longest context a root is looked for: beyond it the answer is "never".
@@ -82,7 +81,9 @@ def plan_of(
     if output_tokens > 1:
         length = Request(context_tokens=tokens + output_tokens, input_tokens=tokens, output_tokens=output_tokens)
     request = replace(length, batch=batch, gpus=gpus, weights=weights, kv=kv)
-    return plan_scenario(model_of(model), device_of(hw), request)
+    device = device_of(hw)
+    # Figures are of ledgers: what would help where it does not fit is left out, and takes seconds to find.
+    return plan_built(build(model_of(model), device, request), device, request, explain_fit=False)
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
