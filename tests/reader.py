@@ -1,5 +1,8 @@
 """The folder of somebody who reads the pages and has what they speak of: files of a server, records, saved runs."""
 
+import contextlib
+import io
+import re
 import shlex
 import shutil
 import subprocess
@@ -76,8 +79,28 @@ def furnish(folder: Path) -> None:
         shutil.copyfile(folder / "fp8.yaml", folder / copy)
 
 
-def typed(command: str, folder: Path, program: Path) -> subprocess.CompletedProcess[str]:
-    """A command line as it stands on a page, typed into a shell where `infopt` is installed."""
+# What a shell makes of a line beside words.
+SHELL = re.compile(r"[|&;<>*?$`~\\]")
+Done = subprocess.CompletedProcess[str]
+
+
+def typed(command: str, folder: Path, program: Path) -> Done:
+    """A command line as it stands on a page: in a shell where it needs one, and else in this process."""
+    return in_a_shell(command, folder, program) if SHELL.search(command) else here(command, folder)
+
+
+def here(command: str, folder: Path) -> Done:
+    """`infopt` as its program runs it, without the start of a process; what the program does not catch is raised."""
+    name, *words = shlex.split(command)
+    assert name == "infopt", command
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        status = run(words)
+    return Done(command, status, out.getvalue(), error.getvalue())
+
+
+def in_a_shell(command: str, folder: Path, program: Path) -> Done:
+    """The line typed into bash where `infopt` is installed."""
     program.mkdir(exist_ok=True)
     infopt = program / "infopt"
     infopt.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m infopt "$@"\n', encoding="utf-8")

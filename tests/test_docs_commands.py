@@ -1,4 +1,4 @@
-"""Every command that a page shows without its output, in a shell, in the folder of a reader who has the files it names.
+"""Every command that a page shows without its output, in the folder of a reader who has the files it names.
 
 Commands shown with their output are compared by tests/test_docs.py. A block that is not run says why in the comment
 above it; a command that measures the machine is checked for its options only.
