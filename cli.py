@@ -133,6 +133,10 @@ def plan(
         raise InfoptError("--tpot is a target of --ladder, --curves, --plot and --html: add one of them")
     if html is not None and (ladder.asked or compare is not None):
         raise InfoptError("--html is of one plan, or of the choice of hardware: leave --ladder and --compare out")
+    if html is not None:
+        from infopt.cli_page import PageOptions
+
+        PageOptions(html).check(("--plot", plot))
     if ladder.asked or compare is not None:
         text, fits = other_page(scenario, ladder, compare, output)
         emit(text)

@@ -134,7 +134,7 @@ def boundary(
     if technique is None and (depth.vary is not None or depth.curves or depth.plot is not None):
         raise InfoptError("--vary, --curves and --plot are of one technique: name it, infopt boundary speculative ...")
     check_pictures(depth.curves, depth.plot, output)
-    page.check()
+    page.check(("--plot", depth.plot))
     if depth.vary is not None and page.html is not None:
         raise InfoptError("--vary prints one curve: leave it out with --html, whose page has every curve")
     found = answered(scenario, load, depth, trace, observed, technique)

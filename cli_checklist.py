@@ -90,6 +90,7 @@ def checklist(
 
     An option that is not given (--method, --adapters, ...) says that the deployment does not have it.
     """
+    page.check()
     words = shlex.split(command())[2:]
     if lists.deployment is not None:
         scenario, load, words = _from_file(scenario, load, lists.deployment, lists.named, words)

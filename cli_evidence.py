@@ -32,6 +32,7 @@ def reproduce(
     from infopt.reports.render import render_reproduction
     from infopt.studies.reproduce import reproduce as study
 
+    page.check()
     items = study(document)
     if page.html is not None:
         from infopt.reports.pages.reproduce_page import reproduce_page
@@ -83,6 +84,7 @@ def validate(
     from infopt.studies.validate import validate as study
 
     check_pictures(False, plot, output)
+    page.check(("--predictions", predictions), ("--plot", plot))
     result = study(truth)
     if predictions is not None:
         write_text(predictions, predictions_csv(result))

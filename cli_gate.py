@@ -71,6 +71,7 @@ def gate(
     from infopt.reports.gate_words import Strictness
     from infopt.reports.render_gate import render_gate
 
+    page.check(("--write-baseline", options.write_baseline))
     strictness = Strictness(options.fail_on, options.allow_undetermined)
     found = gated(options, files, _standard_input() if "-" in files else None)
     tell(found.errors)

@@ -301,7 +301,7 @@ def search(
 
     check_emission(emit_form, out, printed=output.form != "table" or explain)
     check_pictures(curves, plot, output)
-    page.check()
+    page.check(("--plot", plot), ("--out", out))
     if curves and (row is not None or explain or emit_form is not None):
         raise InfoptError("--curves are of the whole front: leave --row, --explain and --emit out")
     result = searched(options, simulation)

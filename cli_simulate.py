@@ -104,7 +104,7 @@ def simulate(
     records = (scenario, traffic, serving, targets, observed, shown)
     many.check(shown)
     check_pictures(shown.curves, shown.plot, output)
-    _check_files(shown, page)
+    page.check(("--rows", shown.rows), ("--save", shown.save), ("--plot", shown.plot))
     if many.vary:
         text, status = varied(records[:5], many, output.form, lambda laid: job_of((*laid, shown)), page)
         emit(text)
@@ -229,19 +229,3 @@ def _enough(found: "Simulation") -> int:
     copies = found.job.choices.replicas or 1
     one_per_s = (found.saturation_per_s or math.inf) / copies
     return max(copies + 1, math.ceil(SPARE_RATIO * found.arrive_per_s / one_per_s))
-
-
-def _check_files(shown: ShownOptions, page: PageOptions) -> None:
-    """Refuse what cannot be written before anything is computed."""
-    files: dict[Path, str] = {}
-    asked = (("--rows", shown.rows), ("--save", shown.save), ("--plot", shown.plot), ("--html", page.html))
-    for option, path in asked:
-        if path is None:
-            continue
-        if not path.parent.is_dir():
-            raise InfoptError(f"{option} {path}: there is no folder {path.parent}")
-        if path.is_dir():
-            raise InfoptError(f"{option} {path}: is a folder: name a file")
-        other = files.setdefault(path.resolve(), option)
-        if other != option and (path.is_file() or not path.exists()):
-            raise InfoptError(f"{other} and {option} both name {path}: each needs a file of its own")

@@ -27,7 +27,10 @@ def write_bytes(path: Path, content: bytes) -> None:
             raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
         return
     if path.is_symlink():
-        path = path.resolve()
+        try:
+            path = path.resolve()
+        except RuntimeError as error:
+            raise InfoptError(f"{path}: cannot be written: it is a link to itself") from error
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

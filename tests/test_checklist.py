@@ -605,7 +605,7 @@ def test_exit_statuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (("--answers", "/nowhere/a.yaml"), "cannot be read"),
         (("--observed", "/nowhere/o.json"), "cannot be opened"),
         (("--items", "/nowhere/i.yaml"), "cannot be read"),
-        (("--html", "/nowhere/c.html"), "cannot be written"),
+        (("--html", "/nowhere/c.html"), "there is no folder /nowhere"),
         (("--with", "magic"), "unknown technique"),
         (("--alpha", "1.5"), "--alpha"),
     ],

@@ -4,6 +4,9 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
+from infopt.errors import InfoptError
 from infopt.files import write_text
 
 
@@ -27,3 +30,10 @@ def test_a_pipe_is_written_into(tmp_path: Path) -> None:
     reader.join(10)
     assert read == ["text"]
     assert pipe.is_fifo()
+
+
+def test_a_link_to_itself_is_told(tmp_path: Path) -> None:
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    with pytest.raises(InfoptError, match="loop: cannot be written: it is a link to itself"):
+        write_text(link, "text")

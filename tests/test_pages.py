@@ -11,6 +11,7 @@ from browser.gallery import CHARTS, STEP
 from browser.pages import PAGES, build
 from html_page import at, read_page
 
+from infopt.cli import run
 from infopt.reports.pages.blocks import Section, code, datum, details, facts, listing, section, table, verdict
 from infopt.reports.pages.charts import Chart, chart_dict, chart_rows
 from infopt.reports.pages.page import CHART_SCRIPTS, DATA, Page, page_text
@@ -147,3 +148,45 @@ def test_a_chart_has_its_data_as_a_table(chart: Chart) -> None:
     for series in chart_dict(chart)["series"]:
         names = series["name"] in " ".join(columns) or series["name"] in words or series["mark"] == "cell"
         assert names, series["name"]
+
+
+WHERE = {
+    "plan": ("plan", "--model", "8b", "--hw", "h100"),
+    "choices": ("plan", "--model", "8b"),
+    **{name: PAGES[name] for name in ("checklist", "boundary", "search", "simulate", "validate", "reproduce")},
+    "gate": ("gate", "."),
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_a_place_that_cannot_be_written_is_told_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = {"-": "name a file", ".": "is a folder: name a file", "no/x.html": "there is no folder no"}
+    for place, says in refused.items():
+        assert run([*WHERE[name], "--html", place]) == 2
+        out, error = capsys.readouterr()
+        assert out == ""
+        assert error.startswith(f"infopt: --html {place}: {says}")
+        assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        *((name, "--plot") for name in ("plan", "boundary speculative", "search", "simulate", "validate")),
+        ("validate", "--predictions"),
+        ("gate", "--write-baseline"),
+        ("search", "--emit=k8s --out"),
+    ],
+)
+def test_a_page_has_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {**PAGES, **WHERE}[name]
+    assert run([*words, *other.split(), "same.svg", "--html", "./same.svg"]) == 2
+    assert "each needs a file of its own" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

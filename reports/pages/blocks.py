@@ -95,6 +95,11 @@ def links(sections: Iterable[Section]) -> Html:
     return Html(f'<nav class="parts" aria-label="On this page"><ul>{items}</ul></nav>')
 
 
+def above(text: str, below: str) -> Html:
+    """A text, and below it one that is said more quietly."""
+    return Html(f'{put(text)}<div class="soft">{put(below)}</div>')
+
+
 def words(rows: Iterable[tuple[str, str]]) -> Html:
     """Words and what they mean."""
     lines = "".join(f"<dt>{put(word)}</dt><dd>{put(meaning)}</dd>" for word, meaning in rows)

@@ -8,7 +8,7 @@ from infopt.reports import words
 from infopt.reports.estimate_words import BOUNDS, extrapolated_rows
 from infopt.reports.json_report import plan_dict
 from infopt.reports.month_words import month_rows
-from infopt.reports.pages.blocks import Html, details, facts, figure, listing, paragraph, section, table, verdict
+from infopt.reports.pages.blocks import Html, above, details, facts, figure, listing, paragraph, section, table, verdict
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.controls import of_the_plan, replaceable, said
 from infopt.reports.pages.page import Page
@@ -137,8 +137,14 @@ def _rests_on(plan: Plan) -> Html:
 
 def _derivations(plan: Plan) -> Html:
     rows = [
-        (line.ledger, line.name, words.line_quantity(line), words.line_interval(line) or "", line.formula, line.source)
+        (
+            line.ledger,
+            words.term_name(line.name),
+            words.line_quantity(line),
+            words.line_interval(line) or "",
+            above(line.formula, line.source),
+        )
         for line in derivations(plan)
     ]
-    columns = ("ledger", "term", "value", "interval", "formula", "source")
-    return section("Every term", of_the_plan(table(columns, rows, "Terms", (2,)), otherwise=OF_A_CHANGE))
+    columns = ("ledger", "term", "value", "interval", "formula, and below it its source")
+    return section("Every term", of_the_plan(table(columns, rows, "Terms", (2, 3)), otherwise=OF_A_CHANGE))

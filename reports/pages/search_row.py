@@ -5,7 +5,7 @@ from typing import Any
 
 from infopt.reports import search_tails as tails
 from infopt.reports import search_words as words
-from infopt.reports.pages.blocks import Html, code_block, datum, details, facts, figure, listing, section, table
+from infopt.reports.pages.blocks import Html, above, code_block, datum, details, facts, figure, listing, section, table
 from infopt.reports.pages.charts import Chart
 from infopt.reports.pages.figures import shown
 from infopt.reports.pages.memory_chart import memory_chart
@@ -67,13 +67,14 @@ def terms_section(result: Search, number: int, row: Mapping[str, Any]) -> Html:
             term_name(line.name),
             datum(f"terms.{i}.value", row["terms"][i]["value"], line_quantity(line)),
             line_interval(line) or "",
-            line.formula,
-            line.source,
+            above(line.formula, line.source),
         )
         for i, line in enumerate(lines)
     ]
-    columns = ("ledger", "term", "value", "interval", "formula", "source")
-    return section("Every term", table(columns, rows, "Terms of one replica", (2,)), note="Where each figure is from.")
+    columns = ("ledger", "term", "value", "interval", "formula, and below it its source")
+    return section(
+        "Every term", table(columns, rows, "Terms of one replica", (2, 3)), note="Where each figure is from."
+    )
 
 
 def folded_row(result: Search, number: int, row: Mapping[str, Any]) -> Html:

@@ -97,7 +97,8 @@
     const formatter = (number) => tick(number, axis), most = upright ? 6 : Math.max(2, Math.floor(width / 80));
     if (axis.scale !== "log") {
       const minInterval = WHOLE.has(axis.unit) ? 1 : 0;
-      return { ...option, type: "value", splitNumber: Math.min(most, 6), minInterval, axisLabel: { ...label, formatter } };
+      const axisLabel = { ...label, formatter };
+      return { ...option, type: "value", splitNumber: Math.min(most, 6), minInterval, axisLabel };
     }
     const sizeOf = (number) => (upright ? 20 : charts.widthOf(formatter(number)) + 12);
     const customValues = logTicks(axis, upright ? 200 : width - 90, sizeOf);
