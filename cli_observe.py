@@ -93,8 +93,10 @@ class WatchOptions:
         for path in (self.out, self.save):
             check_writable(path)
 
-    def check_log(self) -> None:
+    def check_log(self, output: OutputOptions) -> None:
         """Options that a start-up log has no use for."""
+        if output.form == "csv":
+            raise InfoptError("--format csv is of metrics and results: a log has table, md and json")
         for option, given in (("--since", self.since), ("--served", self.served), ("--row", self.row)):
             if given is not None:
                 raise InfoptError(f"{option} is of metrics and results: a start-up log is read alone; leave it out")
@@ -178,7 +180,7 @@ def observe(
     watching.check(is_server)
     known = Known.of(scenario)
     if use.log is not None:
-        watching.check_log()
+        watching.check_log(output)
         from infopt.cli_observe_log import finish_log, log_page
 
         raise typer.Exit(finish_log(log_page(use.log, known, scenario), known, watching, output, use.calibrate))

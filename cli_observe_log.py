@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infopt.cli import FAILS, GOOD, emit, tell
-from infopt.errors import InfoptError
 
 if TYPE_CHECKING:
     from infopt.cli_observe import Known, WatchOptions
@@ -33,8 +32,6 @@ def finish_log(
     from infopt.reports.observe_report import Added, as_dict
     from infopt.reports.start_log_report import start_log_json, start_log_lines, start_log_markdown
 
-    if output.form == "csv":
-        raise InfoptError("--format csv is of metrics and results: a log has table, md and json")
     data = {"start_log": start_log_json(page)}
     told, troubles = list[str](), Troubles()
 

@@ -28,6 +28,7 @@ DESCRIPTIONS = {
 }
 MOST_INPUT_CHARACTERS = 1_000_000
 MOST_ANSWER_CHARACTERS = 400_000
+MOST_ERROR_CHARACTERS = 2_000
 ROWS = 5
 
 
@@ -181,7 +182,8 @@ def answer(name: str, arguments: Mapping[str, Any], root: Path | None) -> dict[s
     try:
         return _answer(tools()[name], dict(arguments), root)
     except (InfoptError, TypeError) as error:
-        return {"error": " ".join(str(error).split())}
+        line = " ".join(str(error).split())
+        return {"error": line if len(line) <= MOST_ERROR_CHARACTERS else line[:MOST_ERROR_CHARACTERS] + "..."}
     except OSError as error:
         return {"error": f"{error.filename or 'a file'}: {error.strerror or error}"}
     except (MemoryError, RecursionError):
@@ -278,11 +280,19 @@ def _gate(given: dict[str, Any]) -> Answer:
     return api.gate_files(files, **given)
 
 
+def _text(given: dict[str, Any], name: str) -> str | None:
+    """An argument that is a text, None where it is not given."""
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InfoptError(f"{name}: {type(value).__name__} in place of a text")
+    return value
+
+
 def _models(given: dict[str, Any]) -> Answer:
     from infopt.reports.render import render_models
     from infopt.studies.model_view import find_models
 
-    return Answer(partial(render_models, find_models(given.get("pattern")), None), 0)
+    return Answer(partial(render_models, find_models(_text(given, "pattern")), None), 0)
 
 
 def _model(given: dict[str, Any]) -> Answer:
@@ -293,26 +303,26 @@ def _model(given: dict[str, Any]) -> Answer:
 
     ctx = given.get("ctx")
     tokens = None if ctx is None else parse_tokens(str(ctx), "ctx")
-    return Answer(partial(render_model, model_view(resolve_model(given["model"]), tokens)), 0)
+    return Answer(partial(render_model, model_view(resolve_model(_text(given, "model") or ""), tokens)), 0)
 
 
 def _accelerators(given: dict[str, Any]) -> Answer:
     from infopt.reports.render import render_hardware_list
     from infopt.studies.hardware_view import find_hardware
 
-    return Answer(partial(render_hardware_list, find_hardware(given.get("pattern"))), 0)
+    return Answer(partial(render_hardware_list, find_hardware(_text(given, "pattern"))), 0)
 
 
 def _accelerator(given: dict[str, Any]) -> Answer:
     from infopt.reports.render import render_hardware
     from infopt.studies.hardware_view import shown_hardware
 
-    return Answer(partial(render_hardware, shown_hardware(given["hw"]), ()), 0)
+    return Answer(partial(render_hardware, shown_hardware(_text(given, "hw") or ""), ()), 0)
 
 
 def _rules(given: dict[str, Any]) -> Answer:
     from infopt.gate.rules.registry import catalogue, rule
     from infopt.reports.rules_report import render_rules
 
-    id = given.get("rule")
+    id = _text(given, "rule")
     return Answer(partial(render_rules, catalogue() if id is None else (rule(id),), full=id is not None), 0)

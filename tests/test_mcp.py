@@ -137,6 +137,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("search", {"model": "8b", "rows": True}, "rows: True"),
     ("list_models", {"pattern": "no such model"}, "unknown"),
     ("list_rules", {"rule": "nope"}, "nope"),
+    ("list_rules", {"rule": -1}, "rule: int in place of a text"),
+    ("list_models", {"pattern": []}, "pattern: list in place of a text"),
+    ("list_hardware", {"pattern": 8}, "pattern: int in place of a text"),
+    ("show_model", {"model": 1e308}, "model: float in place of a text"),
+    ("show_hardware", {"hw": {"a": 1}}, "hw: dict in place of a text"),
+    ("plan", SMALL | {"ctx": ["x" * 500_000]}, "ctx=['xxx"),
 ]
 
 
@@ -146,6 +152,7 @@ def test_what_cannot_be_answered_is_said_in_one_line(name: str, given: dict[str,
     assert set(found) == {"error"}
     assert says in found["error"]
     assert "\n" not in found["error"]
+    assert len(found["error"]) < 2_100
 
 
 def test_errors_are_tool_errors_and_an_unknown_tool_is_one_of_the_protocol() -> None:
