@@ -256,7 +256,7 @@ def emit(text: str) -> None:
 def tell(notes: Iterable[str]) -> None:
     """Lines for the user, on standard error."""
     for note in notes:
-        sys.stderr.write(f"infopt: {note}\n")
+        sys.stderr.write(f"infopt: {one_line(note)}\n")
 
 
 def fail(message: str, status: int, arguments: Sequence[str]) -> int:
@@ -271,8 +271,8 @@ def fail(message: str, status: int, arguments: Sequence[str]) -> int:
 
 
 def one_line(message: str) -> str:
-    """A message as it is printed."""
-    return " ".join(message.split())
+    """A message as it is printed: characters that would command a terminal as their escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(message.split()))
 
 
 def usage_words(message: str, arguments: Sequence[str]) -> str:

@@ -250,6 +250,14 @@ def test_an_ascii_terminal_gets_ascii(tmp_path: Path) -> None:
     assert b"####" in finished.stdout
 
 
+def test_a_hostile_name_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "\x1b]0;x\x07\u202e.yaml"
+    for arguments in (["gate", name], ["sweep", "--cases", name], [*PLAN, "--observed", name]):
+        assert run(arguments) == 2
+        said = capsys.readouterr().err.removesuffix("\n")
+        assert said.isprintable() and "\\u202e.yaml" in said
+
+
 def test_a_document_is_utf8_on_an_ascii_terminal_too(tmp_path: Path) -> None:
     finished = subprocess.run(
         program(*PLAN, "--format", "md"),
