@@ -53,15 +53,15 @@ docs: $(VENV)/.dev-ready
 docs-links: $(VENV)/.dev-ready
 	$(SPHINX) -b linkcheck . build/docs-links
 
-# A stale build folder would put deleted modules into the wheel.
+# A stale build/lib would put deleted modules into the wheel.
 wheel: $(VENV)/.dev-ready
-	rm -rf build dist && mkdir dist
+	rm -rf build/lib build/bdist.* dist && mkdir dist
 	@$(BIN)/python -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@ls dist/*.whl
 
 # The sdist, and a wheel built from it: what an upload would be.
 sdist: $(VENV)/.dev-ready
-	rm -rf build dist && mkdir dist
+	rm -rf build/lib build/bdist.* dist && mkdir dist
 	@$(BIN)/python -m build --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@rm dist/build.log && ls dist/*
 

@@ -255,7 +255,8 @@ def test_a_hostile_name_does_not_command_the_terminal(capsys: pytest.CaptureFixt
     for arguments in (["gate", name], ["sweep", "--cases", name], [*PLAN, "--observed", name]):
         assert run(arguments) == 2
         said = capsys.readouterr().err.removesuffix("\n")
-        assert said.isprintable() and "\\u202e.yaml" in said
+        assert said.isprintable()
+        assert "\\u202e.yaml" in said
 
 
 def test_a_document_is_utf8_on_an_ascii_terminal_too(tmp_path: Path) -> None:
