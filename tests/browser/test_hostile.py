@@ -4,6 +4,7 @@ import csv
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser.conftest import OpenPage
@@ -103,3 +104,30 @@ def test_text_stays_text(open_page: OpenPage, tmp_path: Path, monkeypatch: pytes
     assert page.evaluate(
         "[...document.scripts].filter(s => s.type === 'application/json').map(s => !!JSON.parse(s.text))"
     )
+
+
+# What would run, load, restyle, send or lead away, were a text ever to get into a page as HTML.
+INJECTED = """<script>hit = 1</script><img src="https://example.com/i.png" onerror="hit = 2"><svg onload="hit = 3">
+<script>hit = 4</script></svg><style>body { background: red !important }</style><p id="own" style="color: red">text</p>
+<iframe srcdoc="<script>parent.hit = 5</script>"></iframe><link rel="stylesheet" href="https://example.com/c.css">
+<base href="https://example.com/"><form id="send" action="https://example.com/"></form>
+<a id="lead" href="javascript:hit = 6">link</a>"""
+LOADED = "performance.getEntriesByType('resource').filter(one => one.transferSize || one.responseStatus).length"
+
+
+def test_html_in_a_page_would_be_inert(browser: Any, tmp_path: Path) -> None:
+    path = build(("plan", "--model", "8b", *LOAD), tmp_path).path
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("<main>", f"<main>{INJECTED}"), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.dataset.charts") == "drawn"
+    page.click("#lead")
+    page.evaluate("document.querySelector('#send').submit()")
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.hit") is None
+    assert page.url == path.as_uri()
+    assert page.evaluate(LOADED) == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('#own')).color") != "rgb(255, 0, 0)"
+    page.close()

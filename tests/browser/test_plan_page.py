@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.conftest import Tab
 from typer.testing import CliRunner
 from whatif_answers import MOST_DIFFERENCE, differences, expected_answers
 from whatif_scenarios import Asked, scenarios
@@ -268,6 +269,30 @@ def test_a_slider_moves_its_number(open_page: Any, page_file: Path) -> None:
     assert float(shown(page)["bandwidth.tpot_floor_s"][0]) > 0
 
 
+@pytest.mark.parametrize(("typed", "tokens"), [("16k", 16384), ("1M", 2**20), ("12,000", 12000), ("k", None)])
+def test_lengths_are_typed_as_on_the_command_line(open_page: Any, page_file: Path, typed: str, tokens: int) -> None:
+    page = open_page(page_file)
+    field = page.locator("#what-if [name=context_tokens]")
+    field.fill("")
+    field.press_sequentially(typed)
+    assert field.input_value() == str(tokens or "")
+    assert (f"--ctx {tokens} " in page.locator("#what-if-command").text_content()) == (tokens is not None)
+
+
+@pytest.mark.parametrize(("width", "rows"), [(1280, 1), (800, 2)])
+def test_controls_stand_in_few_rows(open_page: Any, page_file: Path, width: int, rows: int) -> None:
+    page = open_page(page_file, width=width)
+    tops = "all => all.map(one => Math.round(one.getBoundingClientRect().top))"
+    assert len(set(page.locator("#what-if .field").evaluate_all(tops))) == rows
+
+
+def test_no_word_of_a_file_makes_a_page_wider(open_page: Any, page_file: Path, tmp_path: Path) -> None:
+    long = tmp_path / "long.html"
+    long.write_text(page_file.read_text(encoding="utf-8").replace("skypilot", "skypilot" * 20), encoding="utf-8")
+    for width in (320, 400):
+        assert open_page(long, width=width).evaluate("document.documentElement.scrollWidth") == width
+
+
 def test_every_control_is_reached_by_keyboard(open_page: Any, page_file: Path, axe: Callable[[Any], list[str]]) -> None:
     page = open_page(page_file)
     reached = set()
@@ -323,12 +348,14 @@ PAINT = """async (changes) => {
 }"""
 
 
-def test_it_opens_at_once_and_is_small(open_page: Any, page_file: Path, capsys: Any) -> None:
+def test_it_opens_at_once_and_is_small(browser: Any, page_file: Path, capsys: Any) -> None:
+    """In a tab of its own each time, as for a reader."""
     size = page_file.stat().st_size
     times = []
     for _ in range(5):
-        page = open_page(page_file)
+        page = Tab(browser).open(page_file)
         times.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+        page.close()
     with capsys.disabled():
         sys.stdout.write(f"\nplan page: {size:,} bytes, open after {statistics.median(times):.0f} ms\n")
     assert size < MOST_PAGE_BYTES

@@ -46,6 +46,9 @@
     return most <= 0 || line.value <= most * 5;
   }
 
+  // A share that comes near to all of it ends there: no tick of 120%.
+  const ending = (axis, most) => (axis.unit === "share" && most > 80 && most <= 100 ? { most: 100 } : {});
+
   // The axis with its categories in order or, on a log scale, its ends in the axis' unit.
   function prepared(chart, name, lines) {
     const axis = chart[name];
@@ -54,8 +57,9 @@
       return { ...axis, categories: axis.categories.length ? axis.categories : [...new Set(values.map(String))] };
     }
     const numbers = values.map((value) => place(value, axis)).filter((number) => number !== null);
-    if (axis.scale !== "log" || !numbers.length) return { ...axis, scale: "linear" };
-    const least = Math.min(...numbers), most = Math.max(...numbers), pad = least === most ? 2 : (most / least) ** 0.04;
+    const least = Math.min(...numbers), most = Math.max(...numbers);
+    if (axis.scale !== "log" || !numbers.length) return { ...axis, scale: "linear", ...ending(axis, most) };
+    const pad = least === most ? 2 : (most / least) ** 0.04;
     return { ...axis, low: least / pad, high: most * pad, from: charts.valueAt(least / pad, axis) };
   }
 
@@ -98,7 +102,7 @@
     if (axis.scale !== "log") {
       const minInterval = WHOLE.has(axis.unit) ? 1 : 0;
       const axisLabel = { ...label, formatter };
-      return { ...option, type: "value", splitNumber: Math.min(most, 6), minInterval, axisLabel };
+      return { ...option, type: "value", splitNumber: Math.min(most, 6), minInterval, max: axis.most, axisLabel };
     }
     const sizeOf = (number) => (upright ? 20 : charts.widthOf(formatter(number)) + 12);
     const customValues = logTicks(axis, upright ? 200 : width - 90, sizeOf);

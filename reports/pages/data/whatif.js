@@ -318,6 +318,15 @@
     if (name) form.elements[name].value = String(Math.round(2 ** Number(event.target.value)));
     changed();
   });
+  // A field takes digits alone: "k" and "m" are what they are on the command line, 1,024 and its square.
+  form.addEventListener("beforeinput", (event) => {
+    const [, typed, letter] = (event.data ?? "").trim().match(/^([0-9]*)([km])$/i) ?? [];
+    const number = Number(typed || event.target.value);
+    if (!letter || !number) return;
+    event.preventDefault();
+    event.target.value = String(number * 1024 ** (letter.toLowerCase() === "k" ? 1 : 2));
+    changed();
+  });
   form.addEventListener("reset", () => setTimeout(changed));
   form.addEventListener("submit", (event) => event.preventDefault());
   NUMBERS.forEach(setSlider);
