@@ -1,4 +1,4 @@
-"""A real browser for pages, in one worker, and pages that must stay quiet.
+"""A real browser for pages, and pages that must stay quiet.
 
 The browser is the machine's own: $CHROMIUM, or the first of `NAMES` on the PATH. Without one, tests are skipped.
 """
@@ -37,10 +37,10 @@ def until(page: Any, expression: str, seconds: float = 10) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs them all: one browser."""
+    """One worker runs a module: one browser each."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.xdist_group(f"browser {item.path.stem}"))
 
 
 # A module, not a session: a browser that is open holds an event loop, which tests of other things could not stand.
@@ -58,45 +58,59 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture
-def open_page(browser: Any) -> Iterator[OpenPage]:
-    """Open a file: `open_page(path, scheme="dark", width=400)`. Once the test is over, no page may have complained:
-    no warning or error on the console, no exception, no refusal by the page's policy, no address but its own.
+class Tab:
+    """A tab, and what was wrong in it: a warning or an error on the console, an exception, a refusal by the page's
+    policy, an address that is not the page's own.
     """
-    contexts, complaints = [], []
 
-    def opened(path: Path, scheme: str = "light", width: int = 1280, height: int = 900, **more: Any) -> Any:
-        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, **more)
-        contexts.append(context)
-        page, address = context.new_page(), path.resolve().as_uri()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("warning", "error") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request", lambda r: None if r.url.split("#")[0] == address else complaints.append(f"asked for {r.url}")
-        )
-        page.add_init_script(
+    def __init__(self, browser: Any) -> None:
+        self.page, self.address, self.complaints = browser.new_page(), "", list[str]()
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("warning", "error") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._asked)
+        self.page.add_init_script(
             "document.addEventListener('securitypolicyviolation',"
             " e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`))"
         )
-        page.goto(address)
-        if page.locator("figure.chart").count():
-            assert page.evaluate("document.documentElement.dataset.charts") == "drawn"
-        return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    def _asked(self, request: Any) -> None:
+        if request.url.split("#")[0] != self.address:
+            self.complaints.append(f"asked for {request.url}")
+
+    def open(self, path: Path, scheme: str = "light", width: int = 1280, motion: str = "no-preference") -> Any:
+        self.address = path.resolve().as_uri()
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.emulate_media(media="null", color_scheme=scheme, reduced_motion=motion)
+        self.page.mouse.move(0, 0)
+        self.page.goto(self.address)
+        if self.page.locator("figure.chart").count():
+            assert self.page.evaluate("document.documentElement.dataset.charts") == "drawn"
+        return self.page
+
+
+# A new tab is a new process, which takes longer to start than a page to open.
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Tab:
+    """The tab of a module, where one page follows the other."""
+    return Tab(browser)
+
+
+@pytest.fixture
+def open_page(tab: Tab) -> Iterator[OpenPage]:
+    """Open a file: `open_page(path, scheme="dark", width=400)`. No page may have complained once the test is over."""
+    tab.complaints.clear()
+    yield tab.open
+    assert tab.complaints == []
 
 
 @pytest.fixture
 def screenshot() -> Callable[[Any, str], Path]:
-    """Keep a picture of a whole page: build/screenshots/NAME.png."""
+    """Keep a picture of a whole page: build/screenshots/NAME.jpg."""
 
     def kept(page: Any, name: str) -> Path:
         SHOTS.mkdir(parents=True, exist_ok=True)
-        target = SHOTS / f"{name}.png"
-        page.screenshot(path=target, full_page=True)
+        target = SHOTS / f"{name}.jpg"
+        page.screenshot(path=target, full_page=True, quality=85)
         return target
 
     return kept

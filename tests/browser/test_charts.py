@@ -193,7 +193,7 @@ def test_a_window_that_changes_and_a_part_that_opens(open_page: OpenPage, tmp_pa
 
 
 def test_no_motion_and_no_focus_in_a_picture(open_page: OpenPage, gallery: Path) -> None:
-    page = open_page(gallery, reduced_motion="reduce")
+    page = open_page(gallery, motion="reduce")
     assert page.evaluate("document.getAnimations().length") == 0
     assert page.locator(".plot [tabindex]").count() == 0
 
