@@ -199,6 +199,7 @@ INTERACTIVE = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "
         ("infopt pla\t", "infopt plan"),
         ("infopt hardware show h100-s\t", "h100-sxm-80gb"),
         ("infopt plan --hw custom:1\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7fh100-sx\t", "h100-sxm-80gb"),
+        ("infopt models show qwen2.5-32\t", "B-Instruct"),
         ("infopt gate val\t", "values.yaml"),
         ("infopt plan --engine=sg\t", "--engine=sglang"),
     ],

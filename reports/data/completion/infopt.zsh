@@ -6,7 +6,7 @@ _infopt() {
     if [[ ${found[1]} == ":files" ]]; then
         _files
     elif [[ -n ${found[1]} ]]; then
-        compadd -- "${found[@]}"
+        compadd -M 'm:{a-zA-Z}={A-Za-z}' -- "${found[@]}"
     fi
 }
 if [[ $funcstack[1] == _infopt ]]; then
