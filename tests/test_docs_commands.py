@@ -34,6 +34,9 @@ BRIEFLY = (
     (r"(?<=200ms)(?P<between>.*) --interval \S+ --duration \S+", r"\g<between>"),
     (r"(?P<ladder>experiment ladder [^|]*)", r"\g<ladder> --requests 100 --seeds 3 "),
     (r"(?P<matrix>experiment matrix [^|]*)", r"\g<matrix> --requests 50 --cell short-short "),
+    (r"(?P<simulated>search .*--simulate)\b", r"\g<simulated> --simulate-requests 200"),
+    (r"(?P<drawn>infopt simulate (?!.*--(?:requests|limit|trace))[^|]*)", r"\g<drawn> --requests 300 "),
+    (r"(?P<traced>infopt simulate (?!.*--(?:requests|limit)).*--trace \S+)", r"\g<traced> --limit 500"),
 )
 
 
