@@ -94,7 +94,7 @@
       }
     }
     const rows = axis.categories.length || count.size;
-    return rows * Math.max(30, ...[...count.values()].map((lanes) => lanes * 24)) + 84;
+    return rows * Math.max(printing && heat ? 24 : 30, ...[...count.values()].map((lanes) => lanes * 24)) + 84;
   }
 
   function draw(place, width) {
