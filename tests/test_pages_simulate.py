@@ -81,6 +81,14 @@ def test_a_saturated_system_has_no_distribution_of_waits(tmp_path: Path, capsys:
     assert "ttft-distribution" not in page.charts
 
 
+def test_a_distribution_of_one_side_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, _ = written(tmp_path, capsys, PAGES["compared"][1], 1)
+    (series,) = page.charts["ttft-distribution"]["series"]
+    assert series["name"] == "A"
+    assert page.charts["ttft-distribution"]["description"].endswith("Of A alone: the other one has no such times.")
+    assert "alone" not in page.charts["tpot-distribution"]["description"]
+
+
 def test_distributions_hold_the_percentiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, printed = written(tmp_path, capsys, PAGES["keeps up"][1], 0)
     for name in ("ttft", "tpot"):

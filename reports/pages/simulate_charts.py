@@ -66,12 +66,13 @@ def _distributions(sides: Sides) -> Iterator[Chart]:
         ]
         if not series:
             continue
+        only = f" Of {series[0].name} alone: the other one has no such times." if len(series) < len(sides) else ""
         yield Chart(
             f"{label.lower()}-distribution",
             "lines",
             f"{label}: how many wait how long",
             "The share of measured requests that take no longer than this. A steep curve is an even service; a long "
-            "flat end is a tail.",
+            f"flat end is a tail.{only}",
             Axis(label, "s", scale_of(x for one in series for x, *_ in one.points)),
             Axis("share of requests", "share"),
             tuple(series),
