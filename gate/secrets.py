@@ -228,6 +228,8 @@ def _spans(text: str, spaced: bool = True) -> Iterator[tuple[int, int]]:
         position = match.end()
         if (match["space"] and not spaced) or not secret_name(match["option"] or match["name"]):
             continue
+        if text.startswith(STRUCK, position):
+            continue
         value = VALUE.match(text, position)
         if value is None:
             continue

@@ -87,6 +87,17 @@ def test_no_secret_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert [secret for secret in (MARK, AMAZON, "correct", "Wm05") if secret in shown] == []
 
 
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_secret_is_in_a_page(tmp_path: Path, name: str) -> None:
+    file, page = tmp_path / "pod.yaml", tmp_path / "page.html"
+    file.write_text(TEXTS[name])
+    run(("gate", str(file), "--html", str(page)))
+    run(("checklist", "--deployment", str(file), "--html", str(page.with_suffix(".list.html"))))
+    shown = "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html"))
+    assert str(file) in shown
+    assert [secret for secret in (MARK, AMAZON, "battery", "Wm05") if secret in shown] == []
+
+
 def test_the_fixtures_are_read_and_found_faulty(tmp_path: Path) -> None:
     """What is not found cannot leak: offending lines with secrets are there to be printed."""
     for name in ("pod", "script"):
@@ -176,6 +187,13 @@ def test_words_about_an_option_are_no_value_of_it() -> None:
     text = "--api-key is no option of vllm 0.8.5; nearest: --hf-token"
     assert redacted(text) == text
     assert redacted(f"took --api-key={SHORT}") == f"took --api-key={STRUCK}"
+
+
+@pytest.mark.parametrize("value", [SHORT, f'"{WORD}"', KEY, f"[{SHORT}]"])
+def test_what_is_struck_out_stays_as_it_is(value: str) -> None:
+    once = redacted(f"took --api-key={value} --max-model-len 8192, api_key: {value}")
+    assert redacted(once) == once
+    assert f"{STRUCK}]" not in once or value.endswith("]")
 
 
 def test_secrets_of_a_file_beside_are_known_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
