@@ -10,7 +10,7 @@ import calibrations
 import pytest
 from program_runs import run
 from whatif_answers import MOST_DIFFERENCE, differences, expected_answers
-from whatif_scenarios import Asked, scenarios
+from whatif_scenarios import SCENARIOS, Asked, scenarios, thousand
 
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.calibrate import resolve_calibrated
@@ -25,25 +25,23 @@ from infopt.studies.scenarios import Request, build
 from infopt.studies.whatif import Place, WhatIf, what_if
 from infopt.studies.whatif_trace import Traced, given_lengths, traced_lengths, traced_plan
 
-SCENARIOS = 1000
 COMMON = [HardwareChoice(device, None, device.name) for device in map(load_accelerator, common_accelerators())]
 
 
-def answered(asked: Asked) -> tuple[Traced, dict[str, float]]:
-    """The program of a scenario's placement, and its answer at the other load."""
-    traced = traced_plan(asked.built, asked.hardware, asked.request)
+def answered(asked: Asked) -> dict[str, float]:
+    """What the program of a scenario's placement answers at the other load."""
     load = run(traced_lengths(given_lengths(asked.request)), asked.load)
     assert load["possible"]
-    return traced, run(traced.program, load)
+    return run(asked.traced.program, load)
 
 
+@pytest.mark.xdist_group("browser test_programs")  # its scenarios are made once for both
 def test_programs_answer_as_plans_do(capsys: pytest.CaptureFixture[str]) -> None:
     """1,000 random scenarios: every figure of --json, the verdict, the bound, and why there is no estimate."""
     worst, wrong, kinds = 0.0, [], {"fits": set[Any](), "reasons": set[Any](), "bounds": set[Any]()}
-    for asked in scenarios(SCENARIOS):
-        traced, found = answered(asked)
+    for asked in thousand():
         expected = expected_answers(asked.plan)
-        most, differing = differences(expected, found, traced)
+        most, differing = differences(expected, answered(asked), asked.traced)
         worst = max(worst, most)
         wrong += [f"{asked.plan.resolved_as}, {asked.model.id}, {asked.load}: {one}" for one in differing]
         kinds["fits"].add(expected["memory.fits"])
@@ -60,9 +58,8 @@ def test_programs_answer_as_plans_do(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_every_figure_of_the_page_is_answered() -> None:
     asked = next(iter(scenarios(1)))
-    traced, _ = answered(asked)
     always = {key for key in units() if not key.startswith("estimate.")}
-    assert always <= set(traced.program.outputs)
+    assert always <= set(asked.traced.program.outputs)
     assert all(one.key in units() for one in FIGURES)
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from infopt.errors import InfoptError
@@ -14,6 +14,9 @@ from infopt.profiles.geometry import ModelProfile
 from infopt.studies.model_view import find_models
 from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Built, Request, build
+from infopt.studies.whatif_trace import Traced, traced_plan
+
+SCENARIOS = 1000
 
 HARDWARE = (
     "h100", "h200", "b200", "a100", "a100-40gb", "l40s", "l4", "a10g", "rtx 4090", "rtx 5090", "rtx 3090", "mi300x",
@@ -29,12 +32,13 @@ KV = (None, None, None, "fp8", "int8", "q8_0")
 
 @dataclass(frozen=True)
 class Asked:
-    """A placement built at one load, and the plan of it at another."""
+    """A placement built at one load with its program, and the plan of it at another."""
 
     model: ModelProfile
     hardware: HardwareChoice
     request: Request
     built: Built
+    traced: Traced
     load: dict[str, int]
     plan: Plan
 
@@ -69,7 +73,13 @@ def scenarios(count: int, seed: int = 9) -> Iterator[Asked]:
         except InfoptError:
             continue
         made += 1
-        yield Asked(model, hardware, request, built, load, found)
+        yield Asked(model, hardware, request, built, traced_plan(built, hardware, request), load, found)
+
+
+@cache
+def thousand() -> tuple[Asked, ...]:
+    """The scenarios that the programs must answer, in Python and in a browser."""
+    return tuple(scenarios(SCENARIOS))
 
 
 def _given(chance: random.Random) -> tuple[str, ...]:

@@ -13,22 +13,17 @@ from typing import Any
 import pytest
 from browser.conftest import Tab
 from typer.testing import CliRunner
-from whatif_answers import MOST_DIFFERENCE, differences, expected_answers
-from whatif_scenarios import Asked, scenarios
+from whatif_answers import MOST_DIFFERENCE
 
 from infopt.hardware.names import resolve_hardware
 from infopt.profiles.resolve import resolve_model
 from infopt.reports.json_report import plan_dict
 from infopt.reports.pages.charts import WRITTEN, Chart, chart_rows
-from infopt.reports.pages.page import DATA
 from infopt.reports.pages.plan_charts import plan_charts
 from infopt.reports.pages.plan_figures import units
-from infopt.reports.pages.programs import programs_data
 from infopt.studies.planning import Plan, plan
 from infopt.studies.scenarios import Request
-from infopt.studies.whatif_trace import Traced, given_lengths, traced_lengths, traced_plan
 
-SCENARIOS = 1000
 PLAN = ("--model", "70b", "--hw", "h100:4", "--ctx", "32k", "--batch", "8")
 MOST_OPENING_MS, MOST_REPAINT_MS, MOST_PAGE_BYTES = 1000, 50, 1_500_000
 CHANGES = 50
@@ -94,40 +89,6 @@ def chart_table(page: Any, id: str) -> list[list[str]]:
 def assert_draws(page: Any, expected: Chart) -> None:
     columns, rows = chart_rows(expected)
     assert chart_table(page, expected.id) == [columns, *rows], expected.id
-
-
-def test_a_thousand_programs_answer_in_the_browser_as_plans_do(open_page: Any, tmp_path: Path, capsys: Any) -> None:
-    blank = tmp_path / "blank.html"
-    blank.write_text("<!doctype html><title>programs</title>", encoding="utf-8")
-    page = open_page(blank)
-    page.add_script_tag(content=(DATA / "program.js").read_text(encoding="utf-8"))
-    groups: dict[tuple[str, ...], list[tuple[Asked, Traced]]] = {}
-    for asked in scenarios(SCENARIOS, seed=21):
-        traced = traced_plan(asked.built, asked.hardware, asked.request)
-        groups.setdefault(given_lengths(asked.request), []).append((asked, traced))
-    worst, wrong = 0.0, []
-    for names, group in groups.items():
-        data = programs_data([traced for _, traced in group], traced_lengths(names))
-        answers = page.evaluate(RUN_ALL, [data, [asked.load for asked, _ in group]])
-        for (asked, traced), found in zip(group, answers, strict=True):
-            most, differing = differences(expected_answers(asked.plan), found, traced)
-            worst = max(worst, most)
-            wrong += [f"{asked.model.id}, {asked.load}: {one}" for one in differing]
-    with capsys.disabled():
-        said = f"{SCENARIOS} scenarios in the browser, largest relative difference {worst:.3g}"
-        sys.stdout.write(f"\nwhat-if: {said}\n")
-    assert not wrong, wrong[:5]
-    assert worst <= MOST_DIFFERENCE
-
-
-RUN_ALL = """([data, loads]) => {
-  const lengths = infoptProgram.lengths(data);
-  return loads.map((given, i) => {
-    const get = lengths.run(given), place = infoptProgram.placed(data, i);
-    place.run(Object.fromEntries(data.load.map((name) => [name, get(name)])));
-    return Object.fromEntries(place.names.map((name) => [name, place.get(name)]));
-  });
-}"""
 
 
 def test_untouched_it_says_what_json_says(open_page: Any, page_file: Path) -> None:
