@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```sh\n(?P<tex
 SERVER = "http://localhost:8000"
 # Why a line is not typed here, and which test runs it instead.
 ELSEWHERE = {
-    r"python3.11 -m venv|\.venv/bin/": "an installation: tests/test_packaging.py, from the wheel",
+    r"python3.11 -m venv|\.venv/bin/": "an installation: tests/test_release.py, from a wheel",
     r"(?:infopt|torchrun .*) probe(?! compare)": "measures: test_shown_probes_are_understood, tests/test_cli_probe.py",
     r".*--calibration auto": "a record of this machine: test_shown_plans_take_the_record_of_this_machine",
     r".*infopt completion": "a shell that completes: tests/test_completion.py",

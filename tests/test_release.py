@@ -78,36 +78,91 @@ def test_the_image_is_small_and_runs_as_nobody_in_particular() -> None:
     assert requires == ">=3.11"
 
 
-@pytest.mark.slow
-def test_the_image_s_lines_make_an_infopt_that_runs(tmp_path: Path) -> None:
-    """The RUN lines of the first stage with folders of their own in place of the image's; no image is built here."""
-    if sys.version_info[:2] != (3, 11):
-        pytest.skip("the image has Python 3.11")
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs that the RUN lines of the first stage install, with folders of our own in place of the image's."""
+    folder = tmp_path_factory.mktemp("image")
     build, final = stages()
     (source,) = of(build, "WORKDIR")
     assert of(build, "COPY") == [". ."]
     for name in in_the_context():
-        target = tmp_path / source.strip("/") / name
+        target = folder / source.strip("/") / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
 
     def here(text: str) -> str:
-        words = re.sub(r"(?<![\w.])/(opt|wheel|src)\b", rf"{tmp_path}/\1", text)
+        words = re.sub(r"(?<![\w.])/(opt|wheel|src)\b", rf"{folder}/\1", text)
         return re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", words)
 
     for line in of(build, "RUN"):
         ran = subprocess.run(
-            here(line), shell=True, cwd=tmp_path / source.strip("/"), capture_output=True, text=True, check=False
+            here(line), shell=True, cwd=folder / source.strip("/"), capture_output=True, text=True, check=False
         )
         assert ran.returncode == 0, (line, ran.stderr[-2000:])
     ((origin, target),) = [copied.split()[1:] for copied in of(final, "COPY")]
     assert origin == target, "scripts of an environment name its folder"
     (path,) = [shlex.split(line)[0] for line in of(final, "ENV") if line.startswith("PATH=")]
-    program = Path(here(path.removeprefix("PATH=")).split(":")[0]) / "infopt"
-    (tmp_path / "elsewhere").mkdir()
-    for words in (["--version"], ["plan", "--model", "8b", "--hw", "h100", "--ctx", "8k"]):
-        ran = subprocess.run([program, *words], cwd=tmp_path / "elsewhere", capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr
+    return Path(here(path.removeprefix("PATH=")).split(":")[0])
+
+
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, sys
+import infopt
+for module in pkgutil.walk_packages(infopt.__path__, "infopt."):
+    if module.name != "infopt.__main__":
+        importlib.import_module(module.name)
+for name in ("cli", "hardware", "ledgers", "profiles", "pytest", "torch", "pandas"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        continue
+    sys.exit(f"{name} can be imported")
+print(infopt.__file__)
+"""
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_image_needs_no_development_tools(environment: Path, tmp_path: Path) -> None:
+    """Every module imports, and no top-level name but `infopt` was installed. What else the wheel holds:
+    tests/test_packaging.py.
+    """
+    ran = subprocess.run(
+        [environment / "python", "-I", "-c", IMPORT_EVERYTHING],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert Path(ran.stdout.strip()).is_relative_to(environment.parent)
+
+
+# What a user types first, with its exit status.
+FROM_THE_WHEEL = (
+    ("--help", 0),
+    ("--version", 0),
+    ("plan --model 70b --ctx 32k", 0),
+    ("plan --model 8b --hw h100 --ctx 8k --explain", 0),
+    ("plan --model 70b --hw h100 --ctx 32k --json", 1),
+    ("boundary --model 8b --hw h100 --isl 2000 --osl 300 --batch 32", 0),
+    ("gate pod.yaml", 1),
+    ("rules no-full-request", 0),
+    ("simulate --model 8b --hw h100 --isl 2000 --osl 300 --rate 4/s --requests 200", 0),
+    ("export prometheus --model 8b --hw h100 --isl 2000 --osl 300 --batch 32", 0),
+    ("export grafana --model 8b --hw h100 --isl 2000 --osl 300 --batch 32", 0),
+    ("reproduce --document 1", 0),
+    ("schema plan", 0),
+)
+
+
+@pytest.mark.slow
+def test_the_infopt_of_the_image_runs(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text((ROOT / "docs" / "examples" / "vllm.yaml").read_text())
+    for words, status in FROM_THE_WHEEL:
+        ran = subprocess.run(
+            [environment / "infopt", *words.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == status, (words, ran.stderr)
         assert ran.stdout
 
 
