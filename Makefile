@@ -17,9 +17,10 @@ PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraint
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
 
-# Pages are tested in a browser; where there is none and none can be had, those tests are skipped.
+# Pages are tested in a browser, rules by Prometheus; where one is not here and cannot be had, its tests are skipped.
 test: $(VENV)/.dev-ready
 	@tests/browser/chromium.sh
+	@tests/promtool.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 # A real vLLM, in an environment of its own (.engine); status 3 of its maker: it cannot be had here, which is said.
