@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from infopt.boundaries.technique import Boundary
 from infopt.reports import boundary_words as words
 from infopt.reports.boundary_report import STYLES, _in_use
-from infopt.reports.markdown import rows_markdown
+from infopt.reports.markdown import escape, rows_markdown
 from infopt.studies.boundary import Boundaries
 
 
@@ -80,7 +80,7 @@ def markdown(found: Boundaries) -> str:
     boundary = found.techniques[0]
     lines = [f"# {boundary.technique.name}", ""]
     facts = [*words.situation_facts(found.situation), *_in_use(found), *answer_rows(boundary)]
-    lines += [f"- {label}: {text}" if label else f"  {text}" for label, text in facts]
+    lines += [f"- {label}: {escape(text)}" if label else f"  {escape(text)}" for label, text in facts]
     figures = [{"figure": text, "value": value} for text, value in map(words.figure_row, boundary.judgement.figures)]
     flips = [dict(zip(("quantity", "value", "now", "verdict"), row, strict=True)) for row in flip_rows(boundary)]
     if figures:

@@ -10,7 +10,7 @@ from rich.text import Text
 from infopt.boundaries.technique import Boundary, BreakEven, Judgement
 from infopt.reports import boundary_words as words
 from infopt.reports.json_report import placed_dict, workload_dict
-from infopt.reports.markdown import rows_markdown
+from infopt.reports.markdown import escape, rows_markdown
 from infopt.reports.screen import terminal_width
 from infopt.studies.boundary import Boundaries
 from infopt.units import format_whole
@@ -185,7 +185,7 @@ def rows(found: Boundaries) -> list[dict[str, Any]]:
 
 def markdown(found: Boundaries) -> str:
     """The table as Markdown."""
-    lines = ["# Boundaries", ""]
-    lines += [f"- {label}: {text}" for label, text in [*words.situation_facts(found.situation), *_in_use(found)]]
+    facts = [*words.situation_facts(found.situation), *_in_use(found)]
+    lines = ["# Boundaries", "", *(f"- {label}: {escape(text)}" for label, text in facts)]
     table = [dict(zip(COLUMNS, cells(b), strict=True)) | {"reason": b.judgement.reason} for b in found.techniques]
     return "\n".join([*lines, "", rows_markdown(table)])

@@ -121,7 +121,9 @@ def _page(found: CalibrationCheck) -> str:
 
 
 def _markdown(found: CalibrationCheck) -> Iterator[str]:
-    yield f"# {found.device}: the record {WORDS[found.passes].lower()}"
+    from infopt.reports.markdown import escape
+
+    yield f"# {escape(found.device)}: the record {WORDS[found.passes].lower()}"
     yield ""
     yield _line(COLUMNS)
     yield "|" + "---|" * len(COLUMNS)
@@ -129,7 +131,7 @@ def _markdown(found: CalibrationCheck) -> Iterator[str]:
         yield _line(_cells(row))
     yield ""
     for remark in _remarks(found):
-        yield f"- {remark}"
+        yield f"- {escape(remark)}"
 
 
 def _line(cells: Sequence[str]) -> str:

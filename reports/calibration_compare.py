@@ -136,10 +136,10 @@ def _page(found: Compared) -> str:
 
 
 def _markdown(found: Compared) -> str:
-    from infopt.reports.markdown import table
+    from infopt.reports.markdown import escape, table
 
-    lines = [f"- A: {_title(found.a, found.a_path)}", f"- B: {_title(found.b, found.b_path)}"]
+    lines = [f"- A: {escape(_title(found.a, found.a_path))}", f"- B: {escape(_title(found.b, found.b_path))}"]
     for name, rows in _sections(found):
         lines += ["", f"## {name.capitalize()}", "", *table([*COLUMNS[:-1], "verdict"], rows, "llrrrl")]
-    lines += ["", f"{verdict_words(found)}.", *(f"- also differs: {text}" for text in found.differences)]
+    lines += ["", f"{verdict_words(found)}.", *(f"- also differs: {escape(text)}" for text in found.differences)]
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from infopt.boundaries.deciding import named_engine
 from infopt.boundaries.prefix_reuse import keeping
 from infopt.ledgers.terms import Caveat
-from infopt.reports.markdown import rows_markdown
+from infopt.reports.markdown import escape, rows_markdown
 from infopt.studies.prefix_trace import NEARLY_ALL, Enough, PrefixTrace, Room
 from infopt.units import format_bytes, format_flop, format_seconds, format_share
 
@@ -34,13 +34,13 @@ def section(trace: PrefixTrace, assumptions: Sequence[Caveat]) -> list[Renderabl
 
 def markdown(trace: PrefixTrace, assumptions: Sequence[Caveat]) -> str:
     """The same as Markdown."""
-    lines = [f"## Trace {trace.hits.name}", "", _requests(trace), ""]
-    lines += [f"- {label}: {text}" for label, text in fact_rows(trace)]
+    lines = [f"## Trace {escape(trace.hits.name)}", "", _requests(trace), ""]
+    lines += [f"- {label}: {escape(text)}" for label, text in fact_rows(trace)]
     for title, columns, rows in (("Finds", FINDS, finds_rows(trace)), ("Saves", SAVES, saves_rows(trace))):
         names = [name if columns.index(name) == i else f"{name} " for i, name in enumerate(columns)]
         lines += ["", f"### {title}", "", rows_markdown([dict(zip(names, row, strict=True)) for row in rows])]
     notes = [*note_rows(trace), *(("assumed", caveat.text) for caveat in assumptions)]
-    return "\n".join([*lines, "", *(f"- {label}: {text}" for label, text in notes)])
+    return "\n".join([*lines, "", *(f"- {label}: {escape(text)}" for label, text in notes)])
 
 
 def _requests(trace: PrefixTrace) -> str:

@@ -255,10 +255,12 @@ def _page(record: Calibration) -> str:
 
 
 def _markdown(record: Calibration) -> str:
-    lines = [f"# {title(record)}"]
+    from infopt.reports.markdown import escape
+
+    lines = [f"# {escape(title(record))}"]
     for s in sections(record):
         lines += ["", f"## {s.name.capitalize()}{f' ({s.note})' if s.note else ''}", "", *_md_table(s.columns, s.rows)]
-    lines += ["", *(f"- {note}" for note in remarks(record))]
+    lines += ["", *(f"- {escape(note)}" for note in remarks(record))]
     return "\n".join(lines).rstrip()
 
 

@@ -351,6 +351,18 @@ def test_hostile_text_stays_text(text: str, tmp_path: Path) -> None:
     check_inert(gate_files(folder)._repr_html_())
 
 
+def test_a_hostile_model_is_no_html_in_markdown(tmp_path: Path) -> None:
+    folder = tmp_path / "<img src=x onerror=alert(1)>"
+    folder.mkdir()
+    sizes = {"hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32, "intermediate_size": 14336}
+    names = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps({**names, **sizes, "vocab_size": 1000}), encoding="utf-8")
+    given = {"model": folder, "hw": "h100", "isl": 500, "osl": 50}
+    for found in (plan(**given), boundary(**given), boundary("kv", **given)):
+        assert "<img" not in found.text("md")
+        assert "&lt;img" in found.text("md")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet=st.sampled_from("<>&\"'`*_[]()!|#-\\\n abcx:/="), max_size=80))
 def test_any_text_stays_text(text: str) -> None:
