@@ -179,13 +179,20 @@
     return { y: middle + each * (here.indexOf(series) - here.length / 2) + each * 0.1, height: each * 0.8 };
   }
 
-  // A text right of a mark, or inside a bar's end, or left of the mark, or where the picture ends.
-  function ending(frame, left, right, y, words, bar = false) {
-    const wide = widthOf(words) + 8, align = "right";
-    if (right + wide <= frame.x + frame.width) return text(right + 5, y, words);
-    if (bar && right - left >= wide) return text(right - 5, y, words, { fill: "paper", align, halo: false });
-    if (left - wide >= frame.x) return text(left - 5, y, words, { align });
-    return text(frame.x + frame.width, y, words, { align });
+  // A figure without its unit, which the axis or the legend has.
+  const bare = (words) => words.replace(/ (GiB|tokens\/s|FLOP\/B)$/, "");
+
+  // A text right of a mark, or inside a bar's end, or left of the mark; without its unit where that makes the room,
+  // or else where the picture ends.
+  function ending(frame, left, right, y, full, bar = false) {
+    const align = "right";
+    for (const words of [full, bare(full)]) {
+      const wide = widthOf(words) + 8;
+      if (right + wide <= frame.x + frame.width) return text(right + 5, y, words);
+      if (bar && right - left >= wide) return text(right - 5, y, words, { fill: "paper", align, halo: false });
+      if (left - wide >= frame.x) return text(left - 5, y, words, { align });
+    }
+    return text(frame.x + frame.width, y, bare(full), { align });
   }
 
   // Bars from zero, or parts from a start to an end.
@@ -239,7 +246,7 @@
     const values = chart.values ?? chart.y;
     const data = series.points.map(([x, y]) => [place(x, chart.x), place(y, chart.y)]);
     const full = series.points.map((point) => marked(series, point[2], values));
-    const short = full.map((words) => words.replace(/ (GiB|tokens\/s|FLOP\/B)$/, ""));
+    const short = full.map(bare);
     const forms = [full, short].map((texts) => ({ texts, wide: Math.max(0, ...texts.map(widthOf)) + 6 }));
     const draw = (params, api) => {
       const [x, y] = data[params.dataIndex], value = series.points[params.dataIndex][2];
