@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install Debian's chromium for the tests in this folder, where it is missing and can be had. Never fails: without a
-# browser those tests are skipped, which they say.
+# Install Debian's chromium for the tests in this folder, where it is missing and can be had: 113 MB to fetch, 350 MB on
+# disk, 10 to 20 s where the mirror is near. Never fails: without a browser those tests are skipped, which they say.
 [ -n "${CHROMIUM:-}" ] && exit 0
 for name in chromium chromium-browser google-chrome; do
     command -v "$name" >/dev/null && exit 0
