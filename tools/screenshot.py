@@ -1,4 +1,4 @@
-"""The picture at the head of README.md: `python tools/screenshot.py`, with Chromium (tests/browser/conftest.py finds it).
+"""The picture at the head of README.md: `python tools/screenshot.py`, with Chromium (tests/browser/conftest.py).
 
 The page is that of the command in README; the picture is its top, drawn in the light style.
 """
