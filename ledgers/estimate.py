@@ -109,9 +109,9 @@ def estimate(
     return _with_intervals(s, compiled, times, bandwidth)
 
 
-def too_many_words(s: Scenario, most: int) -> str:
+def too_many_words(s: Scenario, most_sequences: int) -> str:
     """Of a batch beyond what was measured."""
-    return f"{s.engine.engine} was measured with at most {most} sequence at a time; the floors hold"
+    return f"{s.engine.engine} was measured with at most {most_sequences} sequence at a time; the floors hold"
 
 
 def clock(s: Scenario, calibrated: StepConstants | None = None) -> Clock | NoEstimate:

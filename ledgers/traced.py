@@ -235,21 +235,21 @@ def every_branch(tape: Tape, function: Callable[[], Mapping[str, Any]]) -> dict[
 class Program:
     """What a tape comes to for some results. Values stand in slots: inputs, then constants, then one per operation.
 
-    inputs      names in the order of their slots
-    operations  codes (the place in OPERATIONS), each with the slots of its operands behind it
-    constants   numbers in the order of their slots; programs with the same operations differ in these alone
-    outputs     slots by name
+    inputs        names in the order of their slots
+    operations    codes (the place in OPERATIONS), each with the slots of its operands behind it
+    constants     numbers in the order of their slots; programs with the same operations differ in these alone
+    output_slots  where results stand, by name
     """
 
     inputs: tuple[str, ...]
     operations: tuple[int, ...]
     constants: tuple[float, ...]
-    outputs: Mapping[str, int]
+    output_slots: Mapping[str, int]
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """What programs share that differ in constants alone."""
-        return self.inputs, self.operations, len(self.constants), tuple(self.outputs.items())
+        return self.inputs, self.operations, len(self.constants), tuple(self.output_slots.items())
 
 
 def program(tape: Tape, inputs: Sequence[str], results: Mapping[str, Any]) -> Program:

@@ -42,4 +42,4 @@ def run(program: Program, inputs: Mapping[str, float]) -> dict[str, float]:
         operands = [values[slot] for slot in codes[at + 1 : at + 1 + ARITY[name]]]
         values.append(float(PYTHON[name](*operands)))
         at += 1 + ARITY[name]
-    return {name: values[slot] for name, slot in program.outputs.items()}
+    return {name: values[slot] for name, slot in program.output_slots.items()}

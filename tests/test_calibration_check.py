@@ -109,4 +109,4 @@ def test_json_is_its_schema_and_text_forms_say_the_same(tmp_path: Path, capsys: 
 
 def test_options_that_contradict_each_other_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "--calibration", "a.yaml", "--truth", "b.csv"]) == 2
-    assert "leave --truth, --predictions, --plot out" in capsys.readouterr().err
+    assert "leave --truth, --predictions, --plot and --html out" in capsys.readouterr().err

@@ -369,7 +369,10 @@ def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
                 while replay.asked.count("/metrics") < 3 and time.monotonic() < until:
                     time.sleep(0.02)
                 child.send_signal(sent)
-                out, err = child.communicate(timeout=60)
+                try:
+                    out, err = child.communicate(timeout=60)
+                finally:
+                    child.kill()  # an hour is long
             assert child.returncode == 130
             found = json.loads(out)
             assert found["kind"] == "window"

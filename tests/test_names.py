@@ -48,7 +48,7 @@ COUNTS = {
         "devices",
         "peers",
     ),  # of a place
-    *("count", "index", "rank", "stage"),
+    *("count", "index", "node", "rank", "slot", "stage"),
 }
 
 # Names that need no unit, each with its reason.

@@ -59,7 +59,7 @@ def test_programs_answer_as_plans_do(capsys: pytest.CaptureFixture[str]) -> None
 def test_every_figure_of_the_page_is_answered() -> None:
     asked = next(iter(scenarios(1)))
     always = {key for key in units() if not key.startswith("estimate.")}
-    assert always <= set(asked.traced.program.outputs)
+    assert always <= set(asked.traced.program.output_slots)
     assert all(one.key in units() for one in FIGURES)
 
 

@@ -57,7 +57,7 @@ def _common(programs: Sequence[Program], numbers: _Table) -> list[int]:
 
 
 def _shape(program: Program, constants: list[int], names: _Table) -> dict[str, Any]:
-    outputs = [number for name, slot in program.outputs.items() for number in (names.place(name), slot)]
+    outputs = [number for name, slot in program.output_slots.items() for number in (names.place(name), slot)]
     return {"operations": list(program.operations), "constants": constants, "outputs": outputs}
 
 
