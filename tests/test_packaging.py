@@ -144,3 +144,10 @@ def test_sdist_holds_what_a_build_needs_and_no_tests(built: dict[str, Path]) -> 
 
 
 READERS = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Containerfile", "constraints.txt"}
+
+
+def test_tests_of_a_group_stay_on_one_worker(request: pytest.FixtureRequest) -> None:
+    """xdist marks them by the end of their names; where a pytest does not take that, every worker builds its wheel."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("tests are not told apart by groups (--dist loadgroup)")
+    assert request.node.nodeid.endswith("@packaging")
