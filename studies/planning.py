@@ -225,8 +225,10 @@ def fewest_gpus(
 
     The request's dp stays, and its pp is the least number of stages tried.
     """
+    from infopt.ledgers.links import NODE_DEVICES  # most plans fit
+
     model = built.scenario.model
-    node = hardware.accelerator.devices_per_node or 8
+    node = hardware.accelerator.devices_per_node or NODE_DEVICES
     degrees = [tp for tp in allowed_tensor_parallel(model) if tp <= node and tp & (tp - 1) == 0]
     depths = [request.pp * times for times in (1, 2, 4, 8)]
     sizes = sorted(

@@ -13,6 +13,7 @@ from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.catalogue import base_id, hardware_names, load_accelerator
+from infopt.ledgers.links import NODE_DEVICES
 from infopt.ledgers.scenario import allowed_tensor_parallel
 from infopt.ledgers.traced import Program
 from infopt.profiles.formats import kv_format_name, weight_bits_by_part
@@ -24,7 +25,6 @@ from infopt.studies.whatif_trace import Traced, given_lengths, traced_lengths, t
 # Formats offered beside those asked for and stored: of servers, and of engines that read GGUF files.
 WEIGHTS, KV = ("bf16", "fp8", "int4"), ("fp8",)
 LOCAL_ENGINE, LOCAL_WEIGHTS, LOCAL_KV = "llama.cpp", ("q8_0", "q4_k_m"), ("q8_0",)
-MOST_TP = 8  # in one machine, where a record does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _choices(named: Callable[[str | None], str], asked: str | None, common: Sequ
 
 def _degrees(model: ModelProfile, own: int, devices: Sequence[HardwareChoice]) -> tuple[int, ...]:
     """Powers of two that the model allows, up to the largest machine; the plan's own first."""
-    most = max(device.accelerator.devices_per_node or MOST_TP for device in devices)
+    most = max(device.accelerator.devices_per_node or NODE_DEVICES for device in devices)
     powers = (tp for tp in allowed_tensor_parallel(model, most) if tp & (tp - 1) == 0)
     return own, *(tp for tp in powers if tp != own)
 

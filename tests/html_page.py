@@ -1,11 +1,17 @@
 """A page that `--html` wrote, read by tests: its blocks of data, its figures, its tables, its text."""
 
+import contextlib
+import io
 import json
+import tempfile
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from infopt.cli import run
+
+MOST_BYTES = 1_500_000  # of a page
 VOID = ("meta", "br", "img", "input", "link", "hr")
 
 
@@ -79,3 +85,22 @@ def check_figures(page: PageRead, printed: Any) -> None:
         assert (value is None) == (text == "-"), key
     drawn = [attributes["id"] for tag, attributes in page.tags if tag == "figure"]
     assert sorted(str(id) for id in drawn) == sorted(page.charts)
+
+
+def answered(arguments: tuple[str, ...]) -> tuple[int, Any]:
+    """Exit status and what --json printed; nothing else is said."""
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        status = run([*arguments, "--json"])
+    assert error.getvalue() == ""
+    return status, json.loads(out.getvalue())
+
+
+def page_and_json(status: int, arguments: tuple[str, ...]) -> tuple[PageRead, Any]:
+    """The page of a command that ends with `status`, and what --json printed beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        found, printed = answered((*arguments, "--html", str(path)))
+        assert found == status
+        assert path.stat().st_size < MOST_BYTES
+        return read_page(path), printed

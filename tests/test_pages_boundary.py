@@ -1,15 +1,11 @@
 """`boundary --html`: figures are those of --json, maps and curves those of the study, whatever the verdict."""
 
-import contextlib
-import io
-import json
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from html_page import PageRead, check_figures, read_page
+from html_page import PageRead, answered, check_figures, page_and_json
 
 from infopt.boundaries.registry import techniques
 from infopt.boundaries.roots import FLIPS_AT_MOST
@@ -19,7 +15,6 @@ from infopt.cli import run
 LOAD = ("--isl", "2000", "--osl", "300", "--batch", "32")
 DENSE = ("--model", "8b", "--hw", "h100", *LOAD)
 KNOWN = ("--rate", "8/s", "--shared-prefix", "1000", "--alpha", "0.6", "--adapters", "4", "--tpot", "40ms")
-MOST_BYTES = 1_500_000
 # name -> exit status, arguments
 PAGES: dict[str, tuple[int, tuple[str, ...]]] = {
     "all": (0, ("boundary", *DENSE)),
@@ -37,25 +32,10 @@ PAGES: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 
 
-def answered(arguments: tuple[str, ...]) -> tuple[int, Any]:
-    """Exit status and what --json printed; nothing else is said."""
-    out, error = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        status = run([*arguments, "--json"])
-    assert error.getvalue() == ""
-    return status, json.loads(out.getvalue())
-
-
 @cache
 def written(name: str) -> tuple[PageRead, Any]:
     """The page, and what --json printed beside it."""
-    status, arguments = PAGES[name]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "page.html"
-        found, printed = answered((*arguments, "--html", str(path)))
-        assert found == status
-        assert path.stat().st_size < MOST_BYTES
-        return read_page(path), printed
+    return page_and_json(*PAGES[name])
 
 
 def verdict_of(page: PageRead) -> str:

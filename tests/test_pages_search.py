@@ -1,17 +1,12 @@
 """`search --html`: figures are those of --json, points those of the front, also where nothing meets the targets."""
 
-import contextlib
-import io
-import json
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from html_page import PageRead, check_figures, read_page
+from html_page import MOST_BYTES, PageRead, check_figures, page_and_json, read_page
 
-from infopt.cli import run
 from infopt.profiles.resolve import resolve_model
 from infopt.reports.pages.page import page_text
 from infopt.reports.pages.search_overview import CUT, MOST_ROWS, search_page
@@ -26,7 +21,6 @@ SMALL = ("search", "--model", "8b", *LENGTHS)
 BOTH = ("--ttft", "300ms", "--tpot", "20ms")
 # The means just keep the targets; bursts do not.
 TIGHT = ("--rate", "12/s", "--ttft", "152ms", "--tpot", "11ms", "--hw", "h200:1", "--weights", "bf16", "--kv", "bf16")
-MOST_BYTES = 1_500_000
 # name -> exit status, arguments
 PAGES: dict[str, tuple[int, tuple[str, ...]]] = {
     "one device": (0, (*SMALL, *BOTH, "--rate", "12/s", "--hw", "h200")),
@@ -43,25 +37,10 @@ PAGES: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 
 
-def answered(arguments: tuple[str, ...]) -> tuple[int, Any]:
-    """Exit status and what --json printed; nothing else is said."""
-    out, error = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        status = run([*arguments, "--json"])
-    assert error.getvalue() == ""
-    return status, json.loads(out.getvalue())
-
-
 @cache
 def written(name: str) -> tuple[PageRead, Any]:
     """The page, and what --json printed beside it."""
-    status, arguments = PAGES[name]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "page.html"
-        found, printed = answered((*arguments, "--html", str(path)))
-        assert found == status
-        assert path.stat().st_size < MOST_BYTES
-        return read_page(path), printed
+    return page_and_json(*PAGES[name])
 
 
 @pytest.mark.parametrize("name", PAGES)
