@@ -128,6 +128,7 @@ def _gathered(
 ) -> dict[int, R | Failed]:
     """Results by the number of the job."""
     from queue import Empty, SimpleQueue
+    from time import monotonic
 
     ended: SimpleQueue[Any] = SimpleQueue()
     left: dict[Any, int] = {}
@@ -136,15 +137,19 @@ def _gathered(
         left[future] = index
         future.add_done_callback(ended.put)
     found: dict[int, R | Failed] = {}
+    worked_s = monotonic()
     while left:
         try:
             future = ended.get(timeout=ALONE_S)
             found[left[future]] = _result(future)
             del left[future]
-        except _LostError:
-            future.add_done_callback(ended.put)
-        except Empty:
-            if not _works(client):
+            worked_s = monotonic()
+        except (_LostError, Empty) as silence:
+            if isinstance(silence, _LostError):  # its callback comes at once when no worker is left to compute it again
+                future.add_done_callback(ended.put)
+            if _works(client):
+                worked_s = monotonic()
+            elif monotonic() - worked_s >= ALONE_S:
                 return found | dict.fromkeys(left.values(), Failed(f"--scheduler {address}: {GONE}"))
     return found
 
