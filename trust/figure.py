@@ -44,11 +44,12 @@ def conclude(figure: Figure) -> NoReturn:
 
 
 def write(figure: Figure) -> None:
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     record = {
         **asdict(figure),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "seconds": round(time.monotonic() - STARTED_S),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": system,
     }
     RECORDS.mkdir(parents=True, exist_ok=True)
     beside = RECORDS / f".{figure.name}.{os.getpid()}"
