@@ -12,7 +12,7 @@ $(shell [ -x $(BIN)/python ] || rm -rf $(VENV))
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: plan test test-engine check bench docs docs-links wheel sdist release-check clean
+.PHONY: plan test test-engine check bench startup trust regression docs docs-links wheel sdist release-check clean
 
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
@@ -38,8 +38,18 @@ check: $(VENV)/.dev-ready .links/infopt
 	$(BIN)/lint-imports
 	$(BIN)/pytest tests/test_startup_modules.py
 
-bench: wheel
-	$(BIN)/python bench/startup.py
+bench: startup
+
+startup: wheel
+	@$(BIN)/python bench/startup.py
+
+# Checks of infopt itself, docs/trust.md; each prints its figure last. All of them take hours.
+trust: $(VENV)/.dev-ready
+	@$(BIN)/python trust/summary.py --run
+
+# Answers of a frozen grid of scenarios beside the accepted ones.
+regression: $(VENV)/.dev-ready
+	@$(BIN)/python bench/regression.py
 
 # The site of docs/, to be read offline. A warning (a link that leads nowhere) is an error. Always whole: what stands in
 # every page's margin depends on every other page.
