@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,7 @@ from infopt.cli_options import (
     without_options,
 )
 from infopt.errors import InfoptError
-from infopt.files import BROKEN_NAMES
+from infopt.files import BROKEN_NAMES, say
 
 if TYPE_CHECKING:
     from infopt.profiles.geometry import ModelProfile
@@ -256,17 +257,18 @@ def emit(text: str) -> None:
 def tell(notes: Iterable[str]) -> None:
     """Lines for the user, on standard error."""
     for note in notes:
-        sys.stderr.write(f"infopt: {one_line(note)}\n")
+        say(f"infopt: {one_line(note)}\n")
 
 
 def fail(message: str, status: int, arguments: Sequence[str]) -> int:
     """One line on stderr and, where JSON was asked for, an error object on stdout."""
     line = one_line(message)
-    sys.stderr.write(f"infopt: {line}\n")
+    say(f"infopt: {line}\n")
     if "--json" in arguments or "--format=json" in arguments or "--format json" in " ".join(arguments):
         from infopt.reports.json_report import ERROR_SCHEMA, dumps, error_dict
 
-        emit(dumps({"schema": ERROR_SCHEMA, **error_dict(line, status)}))
+        with suppress(InfoptError):  # it cannot be written either
+            emit(dumps({"schema": ERROR_SCHEMA, **error_dict(line, status)}))
     return status
 
 
@@ -311,6 +313,8 @@ def run(arguments: Sequence[str]) -> int:
         return fail(f"{error.filename or 'output'}: {error.strerror or error}", WRONG_USAGE, arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit:  # Typer leaves where a pipe is closed: a reader of help who leaves early is no failure
+        return GOOD if "--help" in arguments else fail("a pipe was closed by its reader", WRONG_USAGE, arguments)
 
 
 def main() -> None:

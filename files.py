@@ -1,7 +1,10 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and words that may find no reader."""
 
+import errno
 import os
-import tempfile
+import stat
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from infopt.errors import InfoptError
@@ -18,33 +21,50 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write to `path` so that nobody ever sees half of it; a link stays one, a pipe or device is written into.
 
-    Raises InfoptError where the folder cannot be written or the disk is full.
+    Where several write at once, what one of them wrote is there, whole. A file that was there keeps its permissions.
+    Raises InfoptError where the folder cannot be written or the disk is full: the file is as it was then.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        try:
+    try:
+        mode = _mode(path)
+        if mode is None:
+            _replace(Path(os.path.realpath(path)), content, 0o666 & ~_umask())
+        elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            _replace(Path(os.path.realpath(path)), content, stat.S_IMODE(mode))
+        else:
             path.write_bytes(content)
-        except OSError as error:
-            raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
-        return
-    if path.is_symlink():
-        try:
-            path = path.resolve()
-        except RuntimeError as error:
-            raise InfoptError(f"{path}: cannot be written: it is a link to itself") from error
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
+        why = "it is a link to itself" if error.errno == errno.ELOOP else error.strerror
+        raise InfoptError(f"{path}: cannot be written: {why}") from error
+
+
+def say(text: str) -> None:
+    """Write to standard error; where nobody can read it (a closed pipe, a full disk), that changes nothing else."""
     try:
-        with os.fdopen(handle, "wb") as file:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        # What is still buffered must go nowhere, or the interpreter ends with a status of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _replace(place: Path, content: bytes, mode: int) -> None:
+    """Write beside `place`, under a name that is short where its own is as long as names may be, and rename."""
+    beside = place.with_name(f".infopt-{os.urandom(8).hex()}")
+    try:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(content)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except OSError as error:
-        os.unlink(name)
-        raise InfoptError(f"{path}: cannot be written: {error.strerror}") from error
-    except BaseException:
-        os.unlink(name)  # interrupted: what was there before stays
+        beside.chmod(mode)
+        beside.replace(place)
+    except BaseException:  # also where it is interrupted
+        with suppress(OSError):
+            beside.unlink()
         raise
 
 

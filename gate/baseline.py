@@ -7,9 +7,7 @@ value or another option is a new one. Of equal findings as many are accepted as 
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infopt.errors import InfoptError
+from infopt.files import write_text
 from infopt.gate.finding import Finding
 from infopt.gate.policy import relative
 
@@ -50,23 +49,8 @@ def write_baseline(path: Path, findings: Iterable[Finding]) -> int:
             }
     rows = [entry | {"count": counted[key]} for key, entry in shown.items()]
     rows.sort(key=lambda row: (row["file"], row["deployment"], row["rule"], row["fingerprint"]))
-    _replace(path, json.dumps({"schema": SCHEMA, "findings": rows}, indent=2) + "\n")
+    write_text(path, json.dumps({"schema": SCHEMA, "findings": rows}, indent=2) + "\n")
     return counted.total()
-
-
-def _replace(path: Path, text: str) -> None:
-    try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(beside, 0o644)
-            os.replace(beside, path)
-        except BaseException:
-            os.unlink(beside)
-            raise
-    except OSError as error:
-        raise InfoptError(f"{path}: cannot be written: {(error.strerror or 'failed').lower()}") from error
 
 
 def read_baseline(path: Path) -> Counter[str]:

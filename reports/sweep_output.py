@@ -13,7 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from infopt.cli_stop import ENDING
 from infopt.errors import InfoptError
+from infopt.files import say
 from infopt.frozen import dataclass
 from infopt.reports.sweep_files import SweepFormat, row_writer
 from infopt.studies.sweep import Block, Sweep
@@ -63,7 +65,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stopping:
-    """While active, the first SIGINT or SIGTERM raises Stopped, but never inside `held`: then at its end."""
+    """While active, the first SIGINT, SIGTERM or SIGHUP raises Stopped, but never inside `held`: then at its end."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -72,8 +74,9 @@ class Stopping:
 
     def __enter__(self) -> "Stopping":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._old[number] = signal.signal(number, self._stop)
+            for number in (signal.SIGINT, *ENDING):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background
+                    self._old[number] = signal.signal(number, self._stop)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,11 +115,10 @@ class Progress:
         self._last = now
         line = self._line(rows, now - self._start)
         if self._screen:
-            sys.stderr.write("\r" + line.ljust(self._width))
+            say("\r" + line.ljust(self._width))
             self._width = len(line)
         else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+            say(line + "\n")
 
     def _line(self, rows: int, elapsed_s: float) -> str:
         done = self._done(rows)
@@ -133,8 +135,7 @@ class Progress:
 
     def end(self) -> None:
         if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
+            say("\r" + " " * self._width + "\r")
 
 
 def run_sweep(sweep: Sweep, path: Path | None, form: SweepFormat) -> Outcome:

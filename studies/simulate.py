@@ -9,6 +9,7 @@ Every run has the same requests: what differs between two is not chance.
 Sources: simulation/, studies/simulated.py (the setup and its assumptions).
 """
 
+from array import array
 from dataclasses import dataclass as mutable
 from dataclasses import replace
 
@@ -283,7 +284,7 @@ def _served_per_s(outcome: Outcome, found: Summary) -> float:
     rows, time_s, from_s = outcome.rows, outcome.window.time_s, outcome.from_s
     if not time_s:
         return 0.0
-    answered = [(sent, e2e) for end, sent, e2e in zip(rows.end, rows.sent_s, rows.e2e_s, strict=True) if end == DONE]
+    answered = ((sent, e2e) for end, sent, e2e in zip(rows.end, rows.sent_s, rows.e2e_s, strict=True) if end == DONE)
     if found.saturated:
         return sum(from_s <= sent + e2e <= from_s + time_s for sent, e2e in answered) / time_s
     return sum(sent >= from_s for sent, _ in answered) / time_s
@@ -306,7 +307,7 @@ def _fixed_point(job: Job, outcome: Outcome, ready: Simulated) -> FixedPoint | N
 def _good_share(outcome: Outcome, found: Summary) -> float:
     """Of the requests whose client did not leave by itself, those that were served as promised."""
     rows = outcome.rows
-    ends = [end for end, sent_s in zip(rows.end, rows.sent_s, strict=True) if sent_s >= outcome.from_s]
+    ends = array("b", (end for end, sent_s in zip(rows.end, rows.sent_s, strict=True) if sent_s >= outcome.from_s))
     meant = len(ends) - ends.count(CANCELLED)
     if found.good_share is None:
         return ends.count(DONE) / meant if meant else 1.0
