@@ -3,33 +3,19 @@
 Stale pages are refreshed by `python tools/docs_rules.py`.
 """
 
-import importlib.util
 import json
 import re
-from pathlib import Path
-from types import ModuleType
 
 import jsonschema
 import pytest
+from scripts import script
 
 from infopt.cli import run
 from infopt.gate.finding import Rule
 from infopt.gate.rules.registry import catalogue
 from infopt.reports.schemas import schema_text
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_rules", ROOT / "tools" / "docs_rules.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = tool()
+TOOL = script("tools/docs_rules.py")
 IDS = [rule.id for rule in catalogue()]
 
 

@@ -1,15 +1,14 @@
 """Times of collectives by hand, their properties, and what published sums say."""
 
 import csv
-import importlib.util
 import random
-import sys
 from pathlib import Path
 from statistics import mean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import script
 
 from infopt.hardware.links import LinkKind, link_kind
 from infopt.hardware.names import resolve_hardware
@@ -34,7 +33,6 @@ from infopt.ledgers.links import (
 from infopt.profiles.resolve import resolve_model
 
 TRUTH = Path(__file__).parents[2] / "shared" / "truth" / "speed_truth.csv"
-BENCH = Path(__file__).parents[1] / "bench"
 KIND = LinkKind(
     kind="measured", latency_s=4e-6, device_s=1e-6, direct_share=0.5, exchange_s=6e-6, ring_share=0.8, source=""
 )
@@ -171,16 +169,7 @@ def test_imbalance_is_at_least_one_and_ends(tokens: int, ranks: int) -> None:
 @pytest.mark.skipif(not TRUTH.exists(), reason="published speed measurements are not here")
 def test_published_sums() -> None:
     """Mean error of what the constants were fitted on, by kind; MI300X was not fitted."""
-    sys.path.insert(0, str(BENCH))
-    try:
-        spec = importlib.util.spec_from_file_location("fit_links", BENCH / "fit_links.py")
-        assert spec is not None
-        assert spec.loader is not None
-        fit_links = importlib.util.module_from_spec(spec)
-        sys.modules["fit_links"] = fit_links
-        spec.loader.exec_module(fit_links)
-    finally:
-        sys.path.remove(str(BENCH))
+    fit_links = script("bench/fit_links.py")
     found = list(fit_links.samples(TRUTH))
     for kind, limit in (("nvlink", 0.21), ("pcie", 0.28)):
         used = [s for s in found if s.kind == kind and fit_links.fitted(s)]

@@ -1,14 +1,11 @@
 """Simulations beside published load tests: errors do not grow, and docs/served_rates.md shows them."""
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-TOOL = Path(__file__).resolve().parent.parent / "tools" / "docs_served_rates.py"
+from scripts import script
 
 # Group and figure: the median error and the least share inside the interval, as found on 2026-11-30 and a little more.
 KEPT = [
@@ -28,12 +25,7 @@ KEPT = [
 
 @cache
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_served_rates", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/docs_served_rates.py")
 
 
 @cache
