@@ -25,7 +25,7 @@ from infopt.cli_options import (
     takes,
     without_options,
 )
-from infopt.errors import InfoptError
+from infopt.errors import InfoptError, without_credentials
 from infopt.files import BROKEN_NAMES, say
 
 if TYPE_CHECKING:
@@ -273,8 +273,9 @@ def fail(message: str, status: int, arguments: Sequence[str]) -> int:
 
 
 def one_line(message: str) -> str:
-    """A message as it is printed: characters that would command a terminal as their escapes."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(message.split()))
+    """A message as it is printed: no credentials, and characters that would command a terminal as their escapes."""
+    words = " ".join(without_credentials(message).split())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
 
 
 def usage_words(message: str, arguments: Sequence[str]) -> str:

@@ -1,16 +1,25 @@
 """What infopt refuses, in one line the user can act on."""
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# In an address: who asks, with a password; what follows a question mark, which may hold a key. A path keeps one slash.
+_USER = re.compile(r"(?<=\w\w:/)(/?)[^\s/@'\"]+(?=@)")
+_QUERY = re.compile(r"(://[^\s?'\"]*\?)[^\s'\":]+")
 
 
 class InfoptError(Exception):
     """Wrong usage or unreadable input: one line saying what, where and what to do.
 
-    `exit_status` is the process status the command line ends with (DESIGN section 3).
+    `exit_status` is the process status the command line ends with (DESIGN section 3). An address that somebody gave is
+    repeated without its credentials.
     """
 
     exit_status = 2
+
+    def __init__(self, said: str = "") -> None:
+        super().__init__(without_credentials(said))
 
 
 class UndeterminedError(InfoptError):
@@ -24,6 +33,15 @@ class MissingExtraError(InfoptError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra that is not installed: pip install 'infopt[{extra}]'")
+
+
+def without_credentials(text: str) -> str:
+    """A text whose addresses name no user, no password and no query.
+
+    >>> without_credentials("https://me:secret@host/x?key=secret: no answer")
+    'https://***@host/x?***: no answer'
+    """
+    return _QUERY.sub(r"\1***", _USER.sub(r"\1***", text)) if ":/" in text else text
 
 
 def nearest(name: str, known: Iterable[str], at_most: int = 4) -> list[str]:

@@ -4,22 +4,20 @@ The standard library is enough. The key (INFOPT_API_KEY, else OPENAI_API_KEY) go
 nowhere else, and is taken out of whatever the server says before it is shown.
 """
 
-import contextlib
 import http.client
 import json
+import operator
 import os
 import re
-import socket
 import ssl
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from infopt.errors import InfoptError
+from infopt.exchange import Deadline, Redirects, opener
 from infopt.frozen import dataclass
 from infopt.profiles.files import parse_json
 
@@ -40,106 +38,6 @@ class Reply:
 
     status: int
     body: bytes
-
-
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Follow a redirect of a GET inside one host, and never one that would carry a request elsewhere."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        before, after = urlsplit(req.full_url), urlsplit(newurl)
-        if req.get_method() != "GET" or (before.scheme, before.netloc) != (after.scheme, after.netloc):
-            return None  # then the redirect itself is the answer
-        following = super().redirect_request(req, fp, code, msg, headers, newurl)
-        key = req.unredirected_hdrs.get("Authorization")
-        if following is not None and key:
-            following.add_unredirected_header("Authorization", key)
-        return following
-
-
-class _Deadline:
-    """The end of an exchange: a socket's timeout is for each piece, which who sends a byte a second renews."""
-
-    def __init__(self) -> None:
-        self._ends: list[socket.socket] = []
-        self._lock = threading.Lock()
-        self.passed = False
-
-    def watch(self, end: socket.socket) -> None:
-        """Cut this connection too; by a second handle, since TLS takes the first one away."""
-        with self._lock:
-            self._ends.append(end.dup())
-            if self.passed:
-                self._cut()
-
-    def _pass(self) -> None:
-        with self._lock:
-            self.passed = True
-            self._cut()
-
-    def _cut(self) -> None:
-        for end in self._ends:
-            with contextlib.suppress(OSError):  # the other side has closed it
-                end.shutdown(socket.SHUT_RDWR)
-
-    @contextlib.contextmanager
-    def within(self, limit_s: float) -> Iterator[None]:
-        """Run until the limit, and close the handles."""
-        timer = threading.Timer(limit_s, self._pass)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            with self._lock:
-                for end in self._ends:
-                    end.close()
-                self._ends.clear()
-
-
-class _Plain(http.client.HTTPConnection):
-    """A connection that a deadline can cut, from its first byte on."""
-
-    deadline: _Deadline
-
-    def connect(self) -> None:
-        super().connect()
-        self.deadline.watch(self.sock)
-
-
-class _Secure(http.client.HTTPSConnection, _Plain):
-    """The same under TLS, whose greeting counts too: HTTPSConnection connects as _Plain does, then encrypts."""
-
-
-def _cut_by(deadline: _Deadline, kind: type[_Plain]) -> Callable[..., _Plain]:
-    """What makes connections that end at the deadline."""
-
-    def connection(host: str, **options: Any) -> _Plain:
-        made = kind(host, **options)
-        made.deadline = deadline
-        return made
-
-    return connection
-
-
-class _Http(urllib.request.HTTPHandler):
-    def __init__(self, deadline: _Deadline) -> None:
-        super().__init__()
-        self._deadline = deadline
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_cut_by(self._deadline, _Plain), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, deadline: _Deadline) -> None:
-        super().__init__()
-        self._deadline = deadline
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_cut_by(self._deadline, _Secure), req)
 
 
 class Server:
@@ -204,11 +102,10 @@ class Server:
             request.add_unredirected_header("Authorization", f"Bearer {self._key}")
         until = time.monotonic() + limit_s
         url = request.full_url
-        deadline = _Deadline()
-        opener = urllib.request.build_opener(_SameHost, _Http(deadline), _Https(deadline))
+        deadline = Deadline()
         with deadline.within(_GRACE_RATIO * limit_s):
             try:
-                with opener.open(request, timeout=limit_s) as response:
+                with opener(deadline, Redirects(operator.eq)).open(request, timeout=limit_s) as response:
                     return Reply(response.status, self._without_key(_bounded(response, until, limit_s, url)))
             except urllib.error.HTTPError as error:
                 return Reply(error.code, self._without_key(_start(error)))

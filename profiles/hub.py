@@ -9,15 +9,15 @@ Environment: HF_ENDPOINT, HF_TOKEN (or the token file of HF_HOME), HF_HUB_OFFLIN
 import http.client
 import os
 import re
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from infopt.errors import InfoptError
+from infopt.exchange import Deadline, Origin, Redirects, opener
 from infopt.profiles.files import LocalFile, parse_json
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.local_cache import choose_gguf, huggingface_home
@@ -32,7 +32,8 @@ MAX_ITEMS = 1_000_000
 MAX_SHARDS = 1_000
 _SHARD_CHUNK, _GGUF_CHUNK = 1 << 17, 1 << 21
 _CONNECTIONS = 8
-_REDIRECTS = 5
+_LEAST_TOKEN = 6  # characters of a token that is looked for in answers
+_COMMIT = re.compile(r"[0-9a-f]{4,64}")
 _YES = frozenset({"1", "true", "yes", "on"})
 T = TypeVar("T")
 
@@ -46,33 +47,15 @@ class Answer:
     headers: Mapping[str, str]
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow a few redirects over http(s), never from https down to http; the token stays with its host."""
-
-    max_repeats = max_redirections = 2 * _REDIRECTS  # the limit that counts is below
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        before, after = urlsplit(req.full_url), urlsplit(newurl)
-        down = before.scheme == "https" and after.scheme == "http"
-        hops = 1 + getattr(req, "hops", 0)
-        if after.scheme not in ("http", "https") or down or hops > _REDIRECTS:
-            return None  # then the redirect itself is the answer, which `get` reports
-        following = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if following is None:
-            return None
-        following.hops = hops  # type: ignore[attr-defined]
-        token = req.unredirected_hdrs.get("Authorization")
-        if token and (before.scheme, before.netloc) == (after.scheme, after.netloc):
-            following.add_unredirected_header("Authorization", token)
-        return following
+def _followed(before: Origin, after: Origin) -> bool:
+    """Over http(s), to any host, never from https down to http."""
+    return after[0] in ("http", "https") and (before[0], after[0]) != ("https", "http")
 
 
 class Hub:
     """One endpoint, with the user's token for it.
 
-    Errors: InfoptError when HF_HUB_OFFLINE is set or HF_ENDPOINT is no http address.
+    Errors: InfoptError when HF_HUB_OFFLINE is set or HF_ENDPOINT is no http address, or holds a password.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -80,9 +63,8 @@ class Hub:
             raise InfoptError("HF_HUB_OFFLINE is set: unset it to use --online, or give a local path")
         self.endpoint = (environment.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         if not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", self.endpoint):
-            raise InfoptError(f"HF_ENDPOINT is {self.endpoint[:80]!r}: expected an http(s) address")
+            raise InfoptError(f"HF_ENDPOINT is {self.endpoint[:80]!r}: expected an http(s) address without a password")
         self._token = _token(environment)
-        self._opener = urllib.request.build_opener(_Redirects)
 
     def get(self, path: str, limit: int, byte_range: tuple[int, int] | None = None) -> Answer:
         """GET a path of the endpoint; a status of 404 comes back, every other failure is raised."""
@@ -92,19 +74,31 @@ class Hub:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         if byte_range:
             request.add_header("Range", f"bytes={byte_range[0]}-{byte_range[1]}")
-        try:
-            with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                headers = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(response.status, _bounded(response, limit, url), headers)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 404:
-                return Answer(404, b"", {})
-            raise InfoptError(f"{url}: {self._meaning(error.code)}") from error
-        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-            raise InfoptError(
-                f"{url}: no answer: {_why(error)}; check the network, or work without --online"
-            ) from error
+        deadline = Deadline()
+        with deadline.within(DEADLINE_S):
+            try:
+                with opener(deadline, Redirects(_followed)).open(request, timeout=TIMEOUT_S) as response:
+                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    return Answer(
+                        response.status, self._without_token(_bounded(response, limit, url, deadline)), headers
+                    )
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code == 404:
+                    return Answer(404, b"", {})
+                raise InfoptError(f"{url}: {self._meaning(error.code)}") from error
+            except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+                if deadline.passed:
+                    raise _late(url) from error
+                raise InfoptError(
+                    f"{url}: no answer: {_why(error)}; check the network, or work without --online"
+                ) from error
+
+    def _without_token(self, body: bytes) -> bytes:
+        """A body in which the hub says our token back to us, without it; as many bytes as before, as ranges need."""
+        if self._token is None or len(self._token) < _LEAST_TOKEN:
+            return body
+        return body.replace(self._token.encode(), b"*" * len(self._token))
 
     def _meaning(self, status: int) -> str:
         if status in (401, 403):
@@ -173,7 +167,8 @@ def fetch_model(name: HubName) -> ModelProfile:
     from infopt.profiles.hf_config import profile_from_config
     from infopt.profiles.safetensors_model import read_checkpoint, with_checkpoint
 
-    source = f"{hub.endpoint}/{name.repo}/tree/{headers.get('x-repo-commit', revision)}"
+    commit = headers.get("x-repo-commit", "")
+    source = f"{hub.endpoint}/{name.repo}/tree/{commit if _COMMIT.fullmatch(commit) else revision}"
     profile = profile_from_config(config, id=label, source=source, source_kind="hub")
     tensors = _fetch_tensors(hub, root)
     if tensors is not None:
@@ -243,17 +238,20 @@ def _together(work: Callable[[str], T], items: list[str]) -> list[T]:
         return list(pool.map(work, items))
 
 
-def _bounded(response: Any, limit: int, url: str) -> bytes:
+def _late(url: str) -> InfoptError:
+    return InfoptError(f"{url}: the answer takes longer than {DEADLINE_S:g} s")
+
+
+def _bounded(response: Any, limit: int, url: str, deadline: Deadline) -> bytes:
     """The whole body, within the size limit and the deadline."""
-    until = time.monotonic() + DEADLINE_S
     announced = response.headers.get("Content-Length", "")
     body = bytearray()
     while True:
         if len(body) > limit or (announced.isdigit() and int(announced) > limit):
             raise InfoptError(f"{url}: the answer is larger than the {limit} bytes expected of it")
-        if time.monotonic() > until:
-            raise InfoptError(f"{url}: the answer takes longer than {DEADLINE_S:g} s")
         piece = response.read1(min(1 << 16, limit + 1 - len(body)))
+        if deadline.passed:  # a connection that was cut reads as one that ended
+            raise _late(url)
         if not piece:
             break
         body += piece
