@@ -1,5 +1,6 @@
 """The MCP server on standard input and output: lists the tools, and has each call answered by a confined process."""
 
+import logging
 import os
 import signal
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infopt import __version__
+from infopt.cli_stop import ENDING
 from infopt.errors import MissingExtraError
 from infopt.mcp_guard import confine
 from infopt.mcp_tools import answer, tools
@@ -34,6 +36,8 @@ def serve(root: Path | None, most_s: float) -> None:
         import mcp.server.stdio  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingExtraError("infopt mcp", "mcp") from error
+    # Two of its threads wait for a process that was ended, and asyncio warns of the one that comes second.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     anyio.run(_serve, root, most_s)
 
 
@@ -56,7 +60,7 @@ async def _serve(root: Path | None, most_s: float) -> None:
 async def _end_on_signal(scope: Any) -> None:
     import anyio
 
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(signal.SIGINT, *ENDING) as signals:
         async for _ in signals:
             scope.cancel()
 
