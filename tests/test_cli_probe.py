@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from infopt.cli import run
 from infopt.hardware.calibration import load_calibration
 
 pytestmark = pytest.mark.xdist_group("torch")
@@ -25,6 +27,27 @@ def infopt(*arguments: str, data: Path, code: str | None = None) -> "subprocess.
     return subprocess.run(
         [sys.executable, *program, *arguments], capture_output=True, text=True, env=environment, timeout=300
     )
+
+
+Here = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+    """The same in this process, which has loaded torch: what is refused measures nothing."""
+    import torch
+
+    threads = torch.get_num_threads()
+    monkeypatch.setenv("INFOPT_DATA", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def typed(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        status = run(arguments)
+        out, error = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, status, out, error)
+
+    yield typed
+    torch.set_num_threads(threads)
 
 
 def refused(result: "subprocess.CompletedProcess[str]", status: int = 2) -> str:
@@ -69,17 +92,17 @@ def test_without_torch_planning_works(tmp_path: Path) -> None:
         (("compare", "/nowhere/a.yaml", "/nowhere/b.yaml"), "/nowhere/a.yaml"),
     ],
 )
-def test_what_it_refuses_is_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    assert said in refused(infopt("probe", *arguments, data=tmp_path))
+def test_what_it_refuses_is_one_line(arguments: tuple[str, ...], said: str, here: Here, tmp_path: Path) -> None:
+    assert said in refused(here("probe", *arguments))
     assert not list(tmp_path.rglob("*.yaml"))
 
 
-def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_gpu_that_is_not_there_is_named(here: Here) -> None:
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("torch sees a GPU here")
-    assert "torch" in refused(infopt("probe", "bandwidth", "--device", "cuda", data=tmp_path))
+    assert "torch" in refused(here("probe", "bandwidth", "--device", "cuda"))
 
 
 def test_ctrl_c_ends_a_run_with_its_status_and_no_half_file(tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from infopt.observing.benchmarks import read_benchmark
-from tests.engine import environment, server
+from tests.engine import environment, fleet, server
 from tests.engine.load import Answer, Load, run_load
 from tests.engine.models import geometries
 from tests.engine.processor_time import used
@@ -113,6 +116,24 @@ def test_a_server_that_ends_too_early_shows_its_log(tmp_path: Path) -> None:
     setup = server.Setup("stand-in", tmp_path, goal="pool")
     with pytest.raises(server.EngineError, match=r"(?s)goal: pool.*No module named"):
         server.start_all([setup], Path(sys.executable), tmp_path, 2)
+
+
+def test_a_fleet_starts_each_server_once_and_those_that_are_needed_together(tmp_path: Path) -> None:
+    together = []
+
+    def start(names: Sequence[str]) -> dict[str, Any]:
+        together.append(list(names))
+        stops = {name: partial(together.append, ["stopped", name]) for name in names}
+        return {name: SimpleNamespace(setup=name, stop=stop) for name, stop in stops.items()}
+
+    servers = fleet.Fleet(start)
+    assert not servers
+    assert servers.need("one", "two")["one"].setup == "one"
+    assert servers["three"].setup == "three"
+    servers.need("three", "four")
+    assert set(servers) == {"one", "two", "three", "four"}
+    servers.stop()
+    assert together == [["one", "two"], ["three"], ["four"], *(["stopped", name] for name in servers)]
 
 
 def pip_saying(text: str, status: int = 1) -> "subprocess.Popen[str]":

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.engine.fleet import Fleet
 from tests.engine.load import Load
-from tests.engine.planned import Fleet, Infopt, planned
+from tests.engine.planned import Infopt, planned
 from tests.engine.server import EngineServer
 from tests.engine.traffic import wave
 

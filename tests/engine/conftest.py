@@ -1,7 +1,8 @@
 """What the tests of a real engine share: its environment, model folders, servers, and the figures of the run.
 
 `make test-engine` runs them; the normal run does not collect them (`norecursedirs`). A session starts its servers in
-two waves and stops all of them at its end, also when it is interrupted or terminated.
+two waves and stops all of them at its end, also when it is interrupted or terminated. Where only a few tests are run,
+as when what failed is measured once more, it starts the servers they look at and no others.
 """
 
 import json
@@ -9,18 +10,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine import environment
-from tests.engine.calibrated import CURVES, GIVEN, Loads, calibrate, measure
+from tests.engine.calibrated import CURVES, GIVEN, NAMES, Loads, calibrate, measure
 from tests.engine.figures import Figures
+from tests.engine.fleet import Fleet
 from tests.engine.models import smollm2_file, write_models
-from tests.engine.planned import Fleet, Infopt
-from tests.engine.server import Setup, start_all
+from tests.engine.planned import Infopt
+from tests.engine.server import EngineServer, start_all
 from tests.engine.setups import FIRST_WAVE, SECOND_WAVE, setup_of
 from tests.engine.traffic import Run, prefix_runs
 
@@ -92,33 +94,42 @@ def observed(infopt: Infopt, tmp_path_factory: pytest.TempPathFactory) -> Callab
     return observe
 
 
-def started(names: tuple[str, ...], models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:
+@pytest.fixture(scope="session")
+def whole(request: pytest.FixtureRequest) -> bool:
+    """Whether every test is run, so that all servers are needed."""
+    return not (request.config.option.lf or request.config.option.keyword)
+
+
+def started(names: tuple[str, ...], models: dict[str, Path], figures: Figures, whole: bool) -> Iterator[Fleet]:
     """Servers of a wave; they are stopped at the end."""
     logs = environment.FOLDER / "logs"
     logs.mkdir(exist_ok=True)
-    setups: list[Setup] = [setup_of(name, models) for name in names]
-    fleet = start_all(setups, environment.PYTHON, logs, STARTS_AT_ONCE)
-    for server in fleet.values():
-        figures.add("start", server.setup.name, "start_s", server.start_took_s, note=server.setup.goal)
+
+    def start(wanted: Sequence[str]) -> dict[str, EngineServer]:
+        assert set(wanted) <= set(names), f"{wanted}: not of this wave"
+        found = start_all([setup_of(name, models) for name in wanted], environment.PYTHON, logs, STARTS_AT_ONCE)
+        for server in found.values():
+            figures.add("start", server.setup.name, "start_s", server.start_took_s, note=server.setup.goal)
+        return found
+
+    fleet = Fleet(start)
     try:
-        yield fleet
+        yield fleet.need(*names) if whole else fleet
     finally:
-        for server in fleet.values():
-            server.stop()
+        fleet.stop()
 
 
 @pytest.fixture(scope="session")
-def starts(models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:
+def starts(models: dict[str, Path], figures: Figures, whole: bool) -> Iterator[Fleet]:
     """Servers of which the start is most of what is looked at."""
-    yield from started(FIRST_WAVE, models, figures)
+    yield from started(FIRST_WAVE, models, figures, whole)
 
 
 @pytest.fixture(scope="session")
-def serving(starts: Fleet, models: dict[str, Path], figures: Figures) -> Iterator[Fleet]:
+def serving(starts: Fleet, models: dict[str, Path], figures: Figures, whole: bool) -> Iterator[Fleet]:
     """Servers that are timed, all paused; the first wave is over."""
-    for server in starts.values():
-        server.stop()
-    yield from started(SECOND_WAVE, models, figures)
+    starts.stop()
+    yield from started(SECOND_WAVE, models, figures, whole)
 
 
 @pytest.fixture(scope="session")
@@ -131,7 +142,7 @@ def prefixes(serving: Fleet) -> dict[tuple[int, int], tuple[Run, Run]]:
 @pytest.fixture(scope="session")
 def loads(serving: Fleet) -> Loads:
     """Every model alone and in batches."""
-    return measure(serving)
+    return measure(serving.need(*NAMES))
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,11 @@ from typing import Any
 
 from infopt.observing.start_logs import read_start_log
 from tests.engine.figures import Figures
-from tests.engine.server import EngineServer
+from tests.engine.fleet import Fleet
 from tests.engine.setups import CONFIGS
 
 MACHINE = "custom:24GB:20GB/s:cpu"  # memory and bandwidth have no part in what is exact
 Infopt = Callable[..., dict[str, Any]]
-Fleet = dict[str, EngineServer]
 
 
 def planned(

@@ -17,7 +17,8 @@ import pytest
 
 from infopt.boundaries.deciding import threshold
 from tests.engine.figures import Figures
-from tests.engine.planned import Fleet, Infopt, planned
+from tests.engine.fleet import Fleet
+from tests.engine.planned import Infopt, planned
 from tests.engine.setups import DRAFTED
 from tests.engine.traffic import KINDS, Run, random_prompts, send, text_prompts, wave
 
@@ -69,8 +70,10 @@ class Cell:
 
 
 @pytest.fixture(scope="module")
-def cells(serving: Fleet, models: dict[str, Path]) -> dict[tuple[str, int], Cell]:
-    """All of them, requests of one cell at once."""
+def cells(request: pytest.FixtureRequest, serving: Fleet, models: dict[str, Path]) -> dict[tuple[str, int], Cell]:
+    """Those that tests of this run ask for, requests of one cell at once."""
+    serving.need("real", "ngram")
+    asked = [item.callspec.params for item in request.session.items if item.path == request.path]
 
     def plain(concurrency: int) -> Run:
         with serving["real"].running() as server:
@@ -78,10 +81,10 @@ def cells(serving: Fleet, models: dict[str, Path]) -> dict[tuple[str, int], Cell
             return send(server, random_prompts(count, PROMPT, concurrency), concurrency, OUTPUT)
 
     found = {}
-    for concurrency in CONCURRENCIES:
+    for concurrency in sorted({one["concurrency"] for one in asked}):
         before, drafted = plain(concurrency), {}
         with serving["ngram"].running() as server:
-            for kind in KINDS:
+            for kind in sorted({one["kind"] for one in asked if one["concurrency"] == concurrency}, key=KINDS.index):
                 prompts = text_prompts(kind, max(2, concurrency), PROMPT, models["real"])
                 drafted[kind] = send(server, prompts, concurrency, OUTPUT)
         after = plain(concurrency)

@@ -16,7 +16,8 @@ from infopt.profiles.resolve import resolve_model
 from infopt.studies.planning import plan
 from infopt.studies.scenarios import Request
 from tests.engine.figures import Figures
-from tests.engine.planned import MACHINE, Fleet, Infopt, check_pool, planned
+from tests.engine.fleet import Fleet
+from tests.engine.planned import MACHINE, Infopt, check_pool, planned
 from tests.engine.setups import FIRST_WAVE, POOLS, SEQUENCES
 from tests.engine.traffic import wave
 

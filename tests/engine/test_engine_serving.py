@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.engine.figures import Figures
-from tests.engine.planned import Fleet, Infopt, check_pool, figure_of, planned
+from tests.engine.fleet import Fleet
+from tests.engine.planned import Infopt, check_pool, figure_of, planned
 from tests.engine.setups import CONFIGS, POOLS, SECOND_WAVE
 from tests.engine.traffic import PREFIX_OUTPUT, PREFIXES, Run, wave
 

@@ -27,7 +27,8 @@ from infopt.studies.scenarios import Request
 from infopt.studies.simulate import Choices, Job, ready_of
 from tests.engine.calibrated import HERE, PROMPT, Loads, Measured, add_to
 from tests.engine.figures import Figures
-from tests.engine.planned import Fleet, Infopt, planned
+from tests.engine.fleet import Fleet
+from tests.engine.planned import Infopt, planned
 from tests.engine.setups import CONFIGS
 from tests.engine.traffic import Run, send_trace, wave, write_trace
 
