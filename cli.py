@@ -25,7 +25,7 @@ from infopt.cli_options import (
     takes,
     without_options,
 )
-from infopt.errors import InfoptError, without_credentials
+from infopt.errors import InfoptError, one_line
 from infopt.files import BROKEN_NAMES, say
 
 if TYPE_CHECKING:
@@ -270,12 +270,6 @@ def fail(message: str, status: int, arguments: Sequence[str]) -> int:
         with suppress(InfoptError):  # it cannot be written either
             emit(dumps({"schema": ERROR_SCHEMA, **error_dict(line, status)}))
     return status
-
-
-def one_line(message: str) -> str:
-    """A message as it is printed: no credentials, and characters that would command a terminal as their escapes."""
-    words = " ".join(without_credentials(message).split())
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
 
 
 def usage_words(message: str, arguments: Sequence[str]) -> str:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infopt.cli import one_line, tell
-from infopt.errors import InfoptError
+from infopt.cli import tell
+from infopt.errors import InfoptError, one_line
 
 if TYPE_CHECKING:
     from infopt.reports.observe_report import Added

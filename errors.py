@@ -12,14 +12,14 @@ _QUERY = re.compile(r"(://[^\s?'\"]*\?)[^\s'\":]+")
 class InfoptError(Exception):
     """Wrong usage or unreadable input: one line saying what, where and what to do.
 
-    `exit_status` is the process status the command line ends with (DESIGN section 3). An address that somebody gave is
-    repeated without its credentials.
+    `exit_status` is the process status the command line ends with (DESIGN section 3). What somebody gave is repeated on
+    one line and, of an address, without its credentials.
     """
 
     exit_status = 2
 
     def __init__(self, said: str = "") -> None:
-        super().__init__(without_credentials(said))
+        super().__init__(one_line(said))
 
 
 class UndeterminedError(InfoptError):
@@ -42,6 +42,18 @@ def without_credentials(text: str) -> str:
     'https://***@host/x?***: no answer'
     """
     return _QUERY.sub(r"\1***", _USER.sub(r"\1***", text)) if ":/" in text else text
+
+
+def one_line(text: str) -> str:
+    """A text without credentials on one line, and characters that would command a terminal as their escapes.
+
+    >>> one_line("a\\nb\\x1b[1m")
+    'a b\\\\x1b[1m'
+    """
+    said = without_credentials(text)
+    if said.isprintable():
+        return said
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(said.split()))
 
 
 def nearest(name: str, known: Iterable[str], at_most: int = 4) -> list[str]:

@@ -88,7 +88,7 @@ def names_in(folder: Path) -> tuple[str, ...]:
 def load_record(kind: type[R], folder: Path, name: str, what: str, remedy: str) -> R:
     """The record `name` of `folder`; an unknown name lists the nearest ones."""
     path = folder / f"{name}.yaml"
-    if os.sep in name or not path.is_file():
+    if os.sep in name or not os.path.isfile(path):  # which takes names that no file can have
         raise unknown_name(what, name, names_in(folder), remedy)
     found: R = _record(kind, path)
     return found

@@ -234,6 +234,18 @@ def parse_count(text: str, option: str = "", minimum: int = 1) -> int:
     return count
 
 
+def whole_of(text: str) -> int | None:
+    """The whole number that a text of digits is, None for any other text and for more than 18 digits.
+
+    `str.isdigit` takes digits that `int` refuses, and `int` refuses thousands of them.
+
+    >>> whole_of(" 12 "), whole_of("²"), whole_of("-1"), whole_of("9" * 5000)
+    (12, None, None, None)
+    """
+    plain = text.strip()
+    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 19 else None
+
+
 def _digits(value: float, significant: int = 3) -> str:
     """`value` with `significant` digits, never in exponent form and never cutting digits before the point."""
     for decimals in range(significant - 1, 0, -1):

@@ -18,6 +18,7 @@ from infopt.errors import InfoptError
 PER_S = {"s": 1, "ms": 1000}
 MOST_PRIORITY = 10**6
 MOST_TIME_S = 1e12  # 30,000 years: more is another unit
+MOST_DIGITS = 40  # of an id
 SHOWN = 40  # characters of a value in an error
 
 # time_s, input, output (0: failed), ids of blocks, tenant, priority
@@ -239,7 +240,9 @@ def _optional(
         ids: tuple[int, ...] = ()
         if blocks in cells:
             texts = cells[blocks].split()
-            ids = checks.blocks([int(text) if text.isdecimal() else text for text in texts], input_tokens)
+            ids = checks.blocks(
+                [int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else text for text in texts], input_tokens
+            )
         return ids, _tenant(checks, cells), _priority(checks, cells)
 
     return read

@@ -25,7 +25,7 @@ from infopt.ledgers.lora import adapter_width, largest_slots, rank_width, slots_
 from infopt.ledgers.scenario import Scenario
 from infopt.ledgers.traffic import distinct_experts
 from infopt.profiles.engines import version_key
-from infopt.units import format_bytes
+from infopt.units import format_bytes, whole_of
 
 BYTES_PER_ELEMENT = 2.0
 COSTS = (
@@ -246,7 +246,7 @@ def _figures(situation: Situation, after: Situation, held: Slots) -> Iterator[Fi
 def apply(situation: Situation, argument: str) -> Situation:
     """The slots in memory beside the weights: `lora=8` takes eight of them, nothing said the engine's default."""
     if argument:
-        if not argument.isdigit():
+        if whole_of(argument) is None:
             raise InfoptError(f"--with lora={argument}: give the number of adapters at once")
         situation = ADAPTERS.set(situation, float(argument))
     if situation.scenario.engine.engine not in _data()["engines"]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from infopt.gate.shell import Command
+from infopt.units import whole_of
 
 MOST_DEPTH = 100
 NUMBERS: Mapping[str, Callable[[int, int], bool]] = {
@@ -76,8 +77,8 @@ def holds(words: Sequence[str]) -> bool | None:
         return None
     left, operator, right = inner
     if operator in NUMBERS:
-        both = left.isdigit() and right.isdigit() and len(left + right) < 20
-        return NUMBERS[operator](int(left), int(right)) if both else None
+        first, second = whole_of(left), whole_of(right)
+        return None if first is None or second is None else NUMBERS[operator](first, second)
     if operator in ("=", "==", "!=") and not (words[0] == "[[" and PATTERN.search(right)):
         return (left == right) is (operator != "!=")
     return None

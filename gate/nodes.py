@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from infopt.errors import InfoptError
+from infopt.units import whole_of
 
 MOST_EVENTS = 500_000
 MOST_DEPTH = 100
@@ -231,8 +232,7 @@ def text(node: Node) -> Text | None:
 
 def integer(node: Node) -> int | None:
     """The node as a whole number: 8, "8"."""
-    plain = node.strip() if isinstance(node, Text) else ""
-    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 19 else None
+    return whole_of(node) if isinstance(node, Text) else None
 
 
 def boolean(node: Node) -> bool | None:

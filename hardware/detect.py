@@ -18,6 +18,7 @@ from infopt.frozen import dataclass
 from infopt.hardware.accelerator import Accelerator, Datum, HardwareChoice
 from infopt.hardware.catalogue import GIB
 from infopt.hardware.host import gpu_hash
+from infopt.units import whole_of
 
 TOOL_TIMEOUT_S = 10.0
 RESERVED_BYTES = round(0.45 * GIB)  # driver total minus CUDA total on data-centre cards (DESIGN section 5)
@@ -141,12 +142,8 @@ def _nvml_device(pynvml: Any, handle: Any) -> Found:
 
 def _nvidia_smi() -> list[Found]:
     text = _ask("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-    rows = (line.rpartition(",") for line in text.splitlines())
-    return [
-        Found(name.strip(), int(mib) * 2**20 if mib.strip().isdigit() else None, "nvidia-smi")
-        for name, _, mib in rows
-        if name
-    ]
+    rows = ((name.strip(), whole_of(mib)) for name, _, mib in (line.rpartition(",") for line in text.splitlines()))
+    return [Found(name, None if mib is None else mib * 2**20, "nvidia-smi") for name, mib in rows if name]
 
 
 def _amd_smi() -> list[Found]:
@@ -170,10 +167,8 @@ def _hl_smi() -> list[Found]:
 
 def _apple() -> list[Found]:
     chip = _ask("sysctl", "-n", "machdep.cpu.brand_string").strip()
-    size = _ask("sysctl", "-n", "hw.memsize").strip()
-    if not chip.startswith("Apple M") or not size.isdigit():
-        return []
-    return [Found(f"{chip} {int(size) // GIB}GB", int(size), "sysctl")]
+    size = whole_of(_ask("sysctl", "-n", "hw.memsize"))
+    return [Found(f"{chip} {size // GIB}GB", size, "sysctl")] if chip.startswith("Apple M") and size is not None else []
 
 
 PROBES: tuple[Callable[[], list[Found]], ...] = (_nvml, _nvidia_smi, _amd_smi, _rocm_smi, _xpu_smi, _hl_smi, _apple)

@@ -3,6 +3,7 @@
 torch is imported here and nowhere else at module level: a probe asks `open_runtime` and works with what it gets.
 """
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from infopt.errors import InfoptError
 from infopt.frozen import dataclass
 from infopt.hardware.host import host_memory_bytes, processor_name
+from infopt.units import whole_of
 
 Kind = Literal["cpu", "cuda"]
 # Names of number types as the weight formats of `profiles` spell them, and torch's.
@@ -78,6 +80,8 @@ class Runtime:
         """Give cached memory back, after the tensors of a probe are gone."""
         if self.kind == "cuda":
             self.torch.cuda.empty_cache()
+        else:
+            _trim()
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether an error says that memory ran out (torch raises a plain RuntimeError for a CPU)."""
@@ -94,7 +98,7 @@ def open_runtime(device: str = "auto", threads: int | None = None) -> Runtime:
     """
     torch = need_torch()
     kind, _, number = device.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (number and not number.isdigit()) or (number and kind != "cuda"):
+    if kind not in ("auto", "cpu", "cuda") or (number and whole_of(number) is None) or (number and kind != "cuda"):
         raise InfoptError(f"--device {device}: auto, cpu, cuda or cuda:N is expected")
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind == "cpu" or (kind == "auto" and not seen):
@@ -161,6 +165,13 @@ def capture(runtime: Runtime, run: Callable[[], object], warm_ups: int = 3) -> C
     with torch.cuda.graph(graph):
         run()
     return lambda: graph.replay()
+
+
+def _trim() -> None:
+    """Give memory that is free in this process back to the system: glibc keeps pieces of up to 32 MiB for itself."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # macOS and musl have none
+    if trim is not None:
+        trim(0)
 
 
 def _processor_cache_bytes(threads: int) -> int | None:

@@ -15,7 +15,7 @@ _BINARY = {
     "vllm": {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40},
     "sglang": {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40},
 }
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]*)")
+_NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)([A-Za-z]*)")
 
 
 def plain_int(text: str) -> int:

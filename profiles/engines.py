@@ -4,6 +4,7 @@ One folder per engine, one record per version range, named after the first versi
 a processor's memory by rules of its own has a second folder for that.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,10 @@ ON_PROCESSORS = Path(__file__).parent / "data" / "engines_on_processors"
 PROBE_ENGINE = "torch"
 
 Budget = Literal["share_of_total", "static_share", "share_after_load", "exact"]
+
+
+# Of a version: numbers of 18 digits at most, none behind them.
+_NUMBERS = re.compile(r"[0-9]{1,18}(?![0-9])(?:\.[0-9]{1,18}(?![0-9]))*+(?!\.?[0-9])")
 
 
 class Span(Record):
@@ -122,19 +127,10 @@ def version_key(text: str) -> tuple[int, ...]:
     >>> version_key("0.9") < version_key("0.19.1")
     True
     """
-    parts: list[int] = []
-    for piece in text.lstrip("vVb").split("."):
-        digits = ""
-        for char in piece:
-            if not char.isdigit():
-                break
-            digits += char
-        if not digits:
-            break
-        parts.append(int(digits))
-    if not parts:
-        raise InfoptError(f"engine version {text!r} is not a version; write it like 0.19.1")
-    return tuple(parts)
+    found = _NUMBERS.match(text.lstrip("vVb"))
+    if found is None:
+        raise InfoptError(f"engine version {text[:60]!r} is not a version; write it like 0.19.1")
+    return tuple(int(part) for part in found[0].split("."))
 
 
 def in_versions(version: str, since: str | None, until: str | None) -> bool:

@@ -5,6 +5,7 @@ which attention, which feed-forward) and states the class defaults of keys that 
 implementation they were read from. A record may build on another (`like`) and states only what differs.
 """
 
+import os.path
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -139,7 +140,7 @@ def family(model_type: str, config: Mapping[str, Any], where: str) -> Family:
 
     An unknown model_type is an error listing the nearest known ones.
     """
-    if not model_type.replace("-", "_").replace(".", "_").isidentifier() or not _path(model_type).is_file():
+    if not model_type.replace("-", "_").replace(".", "_").isidentifier() or not os.path.isfile(_path(model_type)):
         remedy = "a family needs a record in profiles/data/families before its models can be counted"
         raise InfoptError(f"{where}: {unknown_name('model_type', model_type[:60], known_families(), remedy)}")
     record = _record(model_type)

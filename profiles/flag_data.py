@@ -31,7 +31,7 @@ COLUMNS = [
 ]
 RELEASE_COLUMNS = ["engine", "version", "parser", "file", "sha256"]
 
-_VERSION = re.compile(r"[vb]?(\d+(?:\.\d+)*)(?:[.-]?(rc|dev|post)(\d+))?")
+_VERSION = re.compile(r"[vb]?([0-9]{1,18}(?:\.[0-9]{1,18})*+)(?!\.?[0-9])(?:[.-]?(rc|dev|post)([0-9]{1,18}))?")
 _STAGES = {"dev": -2, "rc": -1, None: 0, "post": 1}
 
 VersionKey = tuple[tuple[int, ...], int, int]

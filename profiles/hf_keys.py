@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from infopt.errors import InfoptError
+from infopt.units import whole_of
 
 # One quantity, many names: the first spelling present wins.
 SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -289,8 +290,8 @@ class Keys:
         return value
 
     def _atom(self, text: str) -> int:
-        text = text.strip()
-        return int(text) if text.isdigit() else self.count(text, 0)
+        number = whole_of(text)
+        return self.count(text.strip(), 0) if number is None else number
 
 
 def _layer_overrides(config: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
@@ -298,4 +299,5 @@ def _layer_overrides(config: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     given = config.get("per_layer_config")
     if not isinstance(given, Mapping):
         return {}
-    return {int(k): v for k, v in given.items() if str(k).isdigit() and len(str(k)) < 7 and isinstance(v, Mapping)}
+    numbered = ((whole_of(str(key)), value) for key, value in given.items())
+    return {layer: value for layer, value in numbered if layer is not None and isinstance(value, Mapping)}

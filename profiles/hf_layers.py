@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from infopt.profiles.families import Family
 from infopt.profiles.hf_keys import LIMITS, Keys
+from infopt.units import whole_of
 
 Plan = list[str] | None
 
@@ -282,7 +283,7 @@ def _moe_listed(keys: Keys, family: Family, layers: int) -> Plan:
     text = keys.text("moe_layers_enum")
     if text is None:
         return None
-    listed = {int(part) for part in text.split(",") if part.strip().isdigit()}
+    listed = {whole_of(part) for part in text.split(",")}
     return ["moe" if i in listed else "dense" for i in range(layers)]
 
 

@@ -13,6 +13,7 @@ from infopt.gate.check import Checked, Gate, Verdict
 from infopt.gate.deployment import Severity
 from infopt.gate.finding import Finding
 from infopt.gate.reading import Read
+from infopt.units import whole_of
 
 ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 MARKS: dict[Verdict, str] = {"pass": "✅", "fail": "❌", "undetermined": "❔"}
@@ -134,8 +135,9 @@ def unreadable(read: Read) -> tuple[int, int, str]:
     rest = read.error.removeprefix(f"{read.file}:")
     place, found, cause = rest.partition(": ")
     line, _, column = place.partition(":")
-    if found and line.isdigit() and column.isdigit():
-        return int(line), int(column), clean(cause)
+    at = whole_of(line), whole_of(column)
+    if found and at[0] is not None and at[1] is not None:
+        return at[0], at[1], clean(cause)
     return 1, 1, clean(rest)
 
 

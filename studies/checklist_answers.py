@@ -46,7 +46,8 @@ def read_answers(path: Path) -> dict[str, Signature]:
 
 def _refuse_twice(path: Path) -> None:
     """YAML lets the last of two answers win; a signature must not vanish like that."""
-    node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one `read_yaml` has read the file with
+    node = yaml.compose(path.read_text(encoding="utf-8"), Loader=loader)
     assert isinstance(node, yaml.MappingNode)
     lines: dict[str, int] = {}
     for key, _ in node.value:

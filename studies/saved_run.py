@@ -25,6 +25,7 @@ from infopt.files import write_text
 from infopt.profiles.files import LocalFile, read_json_file
 from infopt.records import Record, read_yaml, validate_record
 from infopt.studies.experiment_variables import DATA, Scalar, knob, number
+from infopt.units import whole_of
 
 if TYPE_CHECKING:
     from infopt.studies.simulate import Simulation
@@ -255,8 +256,8 @@ def parse_quality(name: str, text: str) -> Quality:
     for piece in rest:
         if piece == "lower":
             is_lower = True
-        elif piece.isdigit() and int(piece) and count is None:
-            count = int(piece)
+        elif whole_of(piece) and count is None:
+            count = whole_of(piece)
         else:
             raise InfoptError(f"--quality {name}={text}: {piece!r} is neither a number of samples nor `lower`")
     percent = value.endswith("%")

@@ -11,7 +11,7 @@ from infopt.hardware.accelerator import HardwareChoice
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.scenario import Scenario
 from infopt.studies.scenarios import Request, build
-from infopt.studies.speed_truth import SpeedRow, published_device, served_model, speed_terms
+from infopt.studies.speed_truth import SpeedRow, published_device, served_engine, served_model, speed_terms
 
 ENDLESS = 10**9
 FULL_PRECISION = ("bf16", "fp16", "fp32")
@@ -35,7 +35,7 @@ def load_scenario(row: SpeedRow) -> Scenario:
         raise InfoptError("tp not stated")
     model, weights = served_model(row, words)
     replicas = row.tp if model.experts and "attention DP on for MoE" in row.note else 1
-    engine = words["served_engines"][row.engine.split(" ")[0].lower()]
+    engine = served_engine(row, words)
     request = Request(
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,

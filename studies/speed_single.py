@@ -45,7 +45,7 @@ def first_token_seconds(row: SpeedRow) -> float:
 
 def cached_tokens(row: SpeedRow) -> int:
     """Tokens before the prompt, which some benchmarks state as a depth."""
-    found = re.search(r"at depth (\d+)", row.note)
+    found = re.search(r"at depth (\d{1,9})", row.note)
     return int(found.group(1)) if found else 0
 
 
@@ -87,7 +87,7 @@ def local_engine(text: str, words: dict[str, Any]) -> str:
 def stored_bits(text: str, engine: str, words: dict[str, Any]) -> tuple[str, dict[str, float]]:
     """Format record, and bits per weight of the parts that differ from it, of a published format under an engine."""
     key = text.lower().replace("-", "_")
-    mean = re.fullmatch(r"(\w+?)_(\d+(?:\.\d+)?)bpw", key)
+    mean = re.fullmatch(r"(\w+?)_(\d{1,3}(?:\.\d{1,18})?)bpw", key)
     if mean:
         key = mean.group(1)
     found = words["local_formats"].get(f"{engine} {key}") or words["local_formats"].get(key)

@@ -89,7 +89,7 @@ def _method(row: SpeedRow) -> str:
 
 
 def _drafted(row: SpeedRow) -> int | None:
-    found = re.search(r"draft length (\d+)", row.note)
+    found = re.search(r"draft length (\d{1,6})", row.note)
     return int(found.group(1)) if found else None
 
 

@@ -4,6 +4,7 @@ One metric a row (`COLUMNS`). Rows whose note starts with FLAG are known bad and
 """
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from infopt.profiles.geometry import ModelProfile
 from infopt.records import read_yaml
 from infopt.studies.scenarios import Request, build
 from infopt.studies.truth import DATA
+from infopt.units import whole_of
 
 BUNDLED_SPEED = DATA / "speed_truth.csv"
 COLUMNS = (
@@ -68,6 +70,15 @@ class SpeedRow:
         return (self.source, self.model, self.gpu, self.gpus, *lengths, self.note)
 
 
+def served_engine(row: SpeedRow, words: dict[str, Any]) -> str:
+    """Our name of a row's engine; InfoptError where the row names none that serves."""
+    name = (row.engine.lower().split() or [""])[0]
+    if name not in words["served_engines"]:
+        raise InfoptError(f"engine {row.engine[:60]!r} is not one that serves")
+    engine: str = words["served_engines"][name]
+    return engine
+
+
 def read_speed_rows(path: Path) -> Iterator[SpeedRow]:
     """Rows of a speed truth file; a missing column or a bad number is an error with its line."""
     try:
@@ -86,30 +97,28 @@ def _row(path: Path, number: int, row: dict[str, str]) -> SpeedRow:
     try:
         value = float(row["value"])
     except (TypeError, ValueError):
-        raise InfoptError(f"{path}:{number}: value {row['value']!r} is not a number") from None
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InfoptError(f"{path}:{number}: value {str(row['value'])[:60]!r} is not a number above 0")
     return SpeedRow(
         id=row["id"],
         source=row["source"],
         model=row["model"],
         gpu=row["gpu"],
-        gpus=_whole(row["n_gpus"]),
-        tp=_whole(row["tp"]),
-        pp=_whole(row["pp"]),
-        ep=_whole(row["ep"]),
+        gpus=whole_of(row["n_gpus"] or ""),
+        tp=whole_of(row["tp"] or ""),
+        pp=whole_of(row["pp"] or ""),
+        ep=whole_of(row["ep"] or ""),
         weight_format=row["weight_format"],
         engine=row["engine"],
-        input_tokens=_whole(row["isl"]),
-        output_tokens=_whole(row["osl"]),
-        concurrency=_whole(row["batch_or_concurrency"]),
+        input_tokens=whole_of(row["isl"] or ""),
+        output_tokens=whole_of(row["osl"] or ""),
+        concurrency=whole_of(row["batch_or_concurrency"] or ""),
         load=row["batch_or_concurrency"],
         metric=row["metric"],
         value=value,
         note=row["note"] or "",
     )
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text and text.isdigit() else None
 
 
 @cache
@@ -161,7 +170,7 @@ def served_scenario(row: SpeedRow) -> Scenario:
     if row.gpus % replicas or row.tp not in (None, row.gpus, row.gpus // replicas):
         raise InfoptError("tp and attention replicas do not match the devices")
     mixture = model.experts > 0
-    engine = words["served_engines"][row.engine.split(" ")[0].lower()]
+    engine = served_engine(row, words)
     request = Request(
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
@@ -178,7 +187,7 @@ def served_scenario(row: SpeedRow) -> Scenario:
 
 
 def _attention_replicas(row: SpeedRow) -> int:
-    found = re.search(r"attn_dp=(\d+)", row.note)
+    found = re.search(r"attn_dp=(\d{1,6})", row.note)
     return int(found.group(1)) if found else 1
 
 

@@ -6,6 +6,7 @@ reason, never guessed.
 """
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from infopt.hardware.accelerator import Accelerator, Datum
 from infopt.profiles.catalogue import find_in_catalogue, load_catalogue_model
 from infopt.profiles.geometry import ModelProfile
 from infopt.records import read_yaml
+from infopt.units import whole_of
 
 DATA = Path(__file__).parent / "data"
 BUNDLED_MEMORY = DATA / "memory_truth.csv"
@@ -59,7 +61,7 @@ class Case:
 
     def flag_number(self, name: str) -> int | None:
         """The number behind a flag named in the notes: `max-num-seqs 128`, `max_num_seqs 8`, `16K`."""
-        pattern = re.escape(name).replace(r"\-", "[-_ ]") + r"\s*=?\s*(\d+)\s*(k?)"
+        pattern = re.escape(name).replace(r"\-", "[-_ ]") + r"\s*=?\s*([0-9]{1,18})\s*(k?)"
         found = re.search(pattern, self.flags, re.IGNORECASE)
         if not found:
             return None
@@ -82,13 +84,18 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             if missing:
                 raise InfoptError(f"{path}: not a memory truth file, column {missing[0]!r} is missing")
             for number, row in enumerate(reader, start=2):
-                try:
-                    float(row["value"])
-                except (TypeError, ValueError):
-                    raise InfoptError(f"{path}:{number}: value {row['value']!r} is not a number") from None
+                if not _is_number(row["value"]):
+                    raise InfoptError(f"{path}:{number}: value {str(row['value'])[:60]!r} is not a number")
                 yield number, {key: (text or "").strip() for key, text in row.items() if key is not None}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InfoptError(f"{path}: cannot be read: {error}") from error
+
+
+def _is_number(text: str | None) -> bool:
+    try:
+        return math.isfinite(float(text or ""))
+    except ValueError:
+        return False
 
 
 def _case(rows: list[dict[str, str]]) -> Case:
@@ -100,22 +107,18 @@ def _case(rows: list[dict[str, str]]) -> Case:
         engine_version=first["engine_version"],
         model=first["model"],
         gpu=first["gpu"],
-        gpus=_number(first["n_gpus"]),
-        tp=_number(first["tp"]) or 1,
-        pp=_number(first["pp"]) or 1,
+        gpus=whole_of(first["n_gpus"]),
+        tp=whole_of(first["tp"]) or 1,
+        pp=whole_of(first["pp"]) or 1,
         weight_format=first["weight_format"],
         kv_dtype=first["kv_dtype"],
         utilization=_last_share(first["gpu_mem_util"]),
-        context_tokens=_number(first["max_model_len"]),
+        context_tokens=whole_of(first["max_model_len"]),
         flags=first["other_flags"],
         metrics={row["metric"]: float(row["value"]) for row in rows},
         units={row["metric"]: row["unit"] for row in rows},
         notes={row["metric"]: row["note"] for row in rows},
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
 
 
 def _last_share(text: str) -> float | None:

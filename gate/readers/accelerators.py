@@ -5,11 +5,12 @@ from collections.abc import Mapping
 
 from infopt.frozen import dataclass
 from infopt.gate.nodes import Text, at
+from infopt.units import whole_of
 
 # Variables that list the devices a program may use.
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _SIZE = re.compile(r"\d+(?:\.\d+)?[GM]i?B?(?:\.\.(?:\d+(?:\.\d+)?[GM]i?B?)?)?|\.\.\d+(?:\.\d+)?[GM]i?B?", re.IGNORECASE)
-_RANGE = re.compile(r"(\d+)?(?:\.\.|-)(\d+)?\+?|(\d+)\+")
+_RANGE = re.compile(r"(\d{1,5})?(?:\.\.|-)(\d{1,5})?\+?|(\d{1,5})\+")
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -34,8 +35,8 @@ def asked_of(said: Text) -> tuple[Asked, ...]:
     names: list[str] = []
     size, count = "", None
     for part in (part.strip() for part in said.split(":")):
-        if part.isdigit() and len(part) < 6:
-            count = int(part)
+        if len(part) < 6 and (number := whole_of(part)) is not None:
+            count = number
         elif match := _RANGE.fullmatch(part):
             count = int(match[1] or match[3] or 1)
         elif _SIZE.fullmatch(part):

@@ -8,6 +8,7 @@ from infopt.gate.found import Argument, Hardware, Host
 from infopt.gate.nodes import Text, at
 from infopt.gate.readers.accelerators import listed, memory_bytes
 from infopt.gate.shell import ASSIGNMENT
+from infopt.units import whole_of
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
 BEFORE = frozenset({"sudo", "exec", "nohup", "time", "container"})
@@ -58,7 +59,7 @@ class Run:
         if self.gpus is None:
             return Hardware(resource="--device" if self.amd else "")
         plain = self.gpus.strip("\"'").removeprefix("count=")
-        count = int(plain) if plain.isdigit() and len(plain) < 6 else listed(self.gpus) if "device=" in plain else None
+        count = listed(self.gpus) if "device=" in plain else whole_of(plain)
         return Hardware(count=count, counted_at=self.gpus if count is not None else None, resource="--gpus")
 
 

@@ -272,7 +272,7 @@ def quantity_bytes(quantity: str | None) -> int | None:
     >>> quantity_bytes("1.5Gi"), quantity_bytes("2G"), quantity_bytes("x")
     (1610612736, 2000000000, None)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|[kKMGT]?)", (quantity or "").strip())
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)(Ki|Mi|Gi|Ti|[kKMGT]?)", (quantity or "").strip())
     if match is None:
         return None
     return int(float(match[1]) * (BINARY.get(match[2]) or DECIMAL[match[2]]))

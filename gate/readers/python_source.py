@@ -33,11 +33,13 @@ from infopt.gate.readers.python_values import (
 )
 from infopt.gate.readers.scripts import MENTIONS, container, pinned
 from infopt.gate.shell import split
+from infopt.units import whole_of
 
 FORM = "Python"
 MOST_NODES = 200_000
 MOST_CHARACTERS = 1_000_000
 MOST_SERVERS = 50
+MOST_DEVICES = 1_000_000
 MOST_NAMES = 2_000
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -251,13 +253,12 @@ def _resources(said: Mapping[str, ast.AST], names: Scope) -> Hardware | None:
     for key, counted, kind in (("resources", "gpu", "gpu_type"), ("ray_actor_options", "num_gpus", "accelerator_type")):
         entries = pairs(said.get(key), names)
         count = value(entries.get(counted), names)
-        if isinstance(count, str) and count.isdigit():
-            count = int(count)
+        number = whole_of(count) if isinstance(count, str) else count
         named = value(entries.get(kind), names)
-        if isinstance(count, int | float) or isinstance(named, str):
+        if isinstance(number, int | float) or isinstance(named, str):
             device = _text(entries[kind], named) if isinstance(named, str) else None
             return Hardware(
-                count=int(count) if isinstance(count, int | float) and count >= 1 else None,
+                count=int(number) if isinstance(number, int | float) and 1 <= number < MOST_DEVICES else None,
                 counted_at=_text(entries[counted], str(count)) if counted in entries else None,
                 resource=f"{key}.{counted}",
                 named=((kind, device),) if device is not None else (),

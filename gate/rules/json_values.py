@@ -7,6 +7,7 @@ from infopt.gate.arguments import tabled
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.profiles.flag_tables import lookup
+from infopt.units import whole_of
 
 
 def check(case: Case) -> Iterator[Hit]:
@@ -41,7 +42,8 @@ def _as_json(flag: str, value: str) -> str:
     pairs = [pair.partition("=") for pair in value.split(",")]
     if not all(name and equals for name, equals, _ in pairs):
         return ""
-    written = {name.strip(): int(said) if said.strip().isdigit() else said.strip() for name, _, said in pairs}
+    wholes = ((name.strip(), said.strip(), whole_of(said)) for name, _, said in pairs)
+    written = {name: said if number is None else number for name, said, number in wholes}
     return f"{flag} '{json.dumps(written)}'"
 
 

@@ -6,15 +6,15 @@ from math import ceil
 from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.placing import spills
-from infopt.units import format_gib
+from infopt.units import format_gib, whole_of
 
 
 def check(case: Case) -> Iterator[Hit]:
     """What the file leaves on the CPU; what the engine would leave there of itself."""
     if case.deployment.engine not in ("ollama", "llama.cpp") or case.model is None:
         return
-    said = str(case.deployment.value("gpu_layers", "") or "").strip()
-    kept = max(0, case.model.layers - int(said)) if said.isdigit() and len(said) < 6 else 0
+    said = whole_of(str(case.deployment.value("gpu_layers", "") or ""))
+    kept = 0 if said is None else max(0, case.model.layers - said)
     if kept:
         yield Hit(
             f"slow: {kept} of {case.model.layers} layers run on the CPU, as the file asks",

@@ -14,6 +14,7 @@ from infopt.probes.drafting.low_bits import low_bit_copy
 from infopt.probes.drafting.model import Model, open_model
 from infopt.probes.drafting.ngram import SHORTEST, NgramDraft
 from infopt.probes.setting import Setting
+from infopt.units import whole_of
 
 EXPECTED = "ngram, ngram:N, exit:LAYERS, bits:N, or a folder or .gguf file of a model is expected"
 LONGEST_NGRAM = 16
@@ -37,7 +38,7 @@ class Maker:
         if (
             method not in ("ngram", "exit", "bits")
             or (method != "ngram" and not colon)
-            or (colon and not number.isdigit())
+            or (colon and whole_of(number) is None)
         ):
             raise InfoptError(f"--draft {name}: no such file, and no method; {EXPECTED}")
         if method == "ngram":

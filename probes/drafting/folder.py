@@ -36,7 +36,9 @@ def folder_shape(folder: str, longest_tokens: int) -> Shape:
     if config.get("quantization_config"):
         raise InfoptError(f"{path}: packed weights are not unpacked here; give the unpacked model, or its GGUF")
     if config.get("hidden_act", "silu") != "silu":
-        raise InfoptError(f"{path}: hidden_act {config['hidden_act']!r}; the decoder of this probe computes silu")
+        raise InfoptError(
+            f"{path}: hidden_act {str(config['hidden_act'])[:40]!r}; the decoder of this probe computes silu"
+        )
     _refuse_window(config, longest_tokens, path)
     # A window that is null is none; where the key is absent, Mistral's class assumes one.
     plain = {key: value for key, value in config.items() if key != "layer_types"}
@@ -49,12 +51,22 @@ def folder_shape(folder: str, longest_tokens: int) -> Shape:
         qkv_bias=name == "Qwen2ForCausalLM",
         rope_theta=theta,
         rope_factors=factors,
-        eps=float(config.get("rms_norm_eps", EPS)),
+        eps=_eps(config, path),
     )
+
+
+def _eps(config: Mapping[str, Any], path: str) -> float:
+    """What is added under the root of a norm."""
+    eps = config.get("rms_norm_eps", EPS)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
+        raise InfoptError(f"{path}: rms_norm_eps is {str(eps)[:40]!r}, not a number of 0 to 1")
+    return float(eps)
 
 
 def _refuse_window(config: Mapping[str, Any], longest_tokens: int, path: str) -> None:
     window = config.get("sliding_window")
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
+        raise InfoptError(f"{path}: sliding_window is {str(window)[:40]!r}, not a number of tokens")
     if window is None or config.get("use_sliding_window") is False or window >= longest_tokens:
         return
     raise InfoptError(

@@ -19,9 +19,11 @@ _FIRST_PAIR = 24  # bytes: magic, version, two counts
 def read_strings(path: str, wanted: Collection[str]) -> dict[str, Any]:
     """Values of the metadata keys wanted that are there: numbers, texts, lists of either.
 
-    Errors: InfoptError for a file that is not a whole GGUF file, or text that is not UTF-8.
+    Errors: InfoptError for a file that is not a whole GGUF file of little-endian numbers, or text that is not UTF-8.
     """
     header = read_gguf_header(path)
+    if header.big_endian:
+        raise InfoptError(f"{path}: big-endian; convert it with gguf-convert-endian")
     with LocalFile(path) as file:
         data = file.read_at(0, header.header_bytes)
     pairs, at = struct.unpack_from("<Q", data, 16)[0], _FIRST_PAIR

@@ -14,6 +14,7 @@ from typing import Any
 from infopt.errors import InfoptError
 
 Factors = tuple[float, ...] | None
+MOST = 1e15
 
 
 def rotary_factors(config: Mapping[str, Any], head_dim: int, theta: float, where: str) -> tuple[float, Factors]:
@@ -24,7 +25,7 @@ def rotary_factors(config: Mapping[str, Any], head_dim: int, theta: float, where
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(scaling, Mapping):
         raise InfoptError(f"{where}: rope_scaling is no JSON object")
-    base = float(config.get("rope_theta") or scaling.get("rope_theta") or theta)
+    base = _positive(config.get("rope_theta") or scaling.get("rope_theta") or theta, "rope_theta", where)
     partial = config.get("partial_rotary_factor", scaling.get("partial_rotary_factor", 1.0))
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in ("default", "linear", "llama3") or partial != 1.0:
@@ -52,7 +53,13 @@ def _llama3(turns: float, factor: float, low: float, high: float) -> float:
 
 
 def _number(scaling: Mapping[str, Any], key: str, where: str) -> float:
-    value = scaling.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+    if scaling.get(key) is None:
         raise InfoptError(f"{where}: rope_scaling has no {key}")
+    return _positive(scaling[key], key, where)
+
+
+def _positive(value: Any, key: str, where: str) -> float:
+    """A number above 0 whose powers are numbers, too."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
+        raise InfoptError(f"{where}: {key} is {str(value)[:40]!r}, not a number above 0 and at most {MOST:g}")
     return float(value)

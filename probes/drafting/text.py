@@ -112,10 +112,14 @@ def _template(folder: str, settings: Mapping[str, Any]) -> str | None:
     """chat_template.jinja, else the template in tokenizer_config.json."""
     path = Path(folder) / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InfoptError(f"{path}: cannot be read: {error}") from error
     given = settings.get("chat_template")
     if isinstance(given, list):  # several, by name
-        given = next((entry.get("template") for entry in given if entry.get("name") == "default"), None)
+        named = [entry for entry in given if isinstance(entry, dict) and entry.get("name") == "default"]
+        given = named[0].get("template") if named else None
     return given if isinstance(given, str) else None
 
 
