@@ -25,6 +25,7 @@ from infopt.records import Record, read_yaml, validate_record
 
 Reading = Literal["count", "tokens", "share", "gib", "text", "switch", "json"]
 NEGATIVE = re.compile(r"-\d")
+MOST_COUNTED = 10**18  # of tokens, devices and the like: more is no value of any option
 STATES = frozenset({"on", "off", "auto"})
 TRUE, FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 
@@ -236,7 +237,7 @@ class _Reader:
             except InfoptError:
                 return
         except (InfoptError, ValueError) as error:
-            detail = str(error) if isinstance(error, InfoptError) else f"{value!r} is not a value of {flag}"
+            detail = str(error) if isinstance(error, InfoptError) else f"{value[:60]!r} is not a value of {flag}"
             bad = Problem("bad-value", f"{flag}: {detail}", at, setting=known.setting)
             self.problems.append(_unresolved(flag, names, at, known.setting) if names else bad)
             return
@@ -246,14 +247,15 @@ class _Reader:
         self.settings[known.setting] = Setting(read, flag, at)
 
     def _read(self, flag: str, kind: Reading, value: str) -> Any:
-        if kind == "tokens":
-            return parse_engine_int(self.engine, self.version, value, flag)
-        if kind == "count":
-            return int(value)
-        if kind in ("share", "gib"):
-            if not isfinite(number := float(value)):
+        if kind in ("tokens", "count"):
+            number = parse_engine_int(self.engine, self.version, value, flag) if kind == "tokens" else int(value)
+            if abs(number) > MOST_COUNTED:
                 raise ValueError(value)
             return number
+        if kind in ("share", "gib"):
+            if not isfinite(share := float(value)):
+                raise ValueError(value)
+            return share
         if kind == "json" and value.lstrip().startswith("{"):
             return json.loads(value)
         return value
