@@ -1,6 +1,5 @@
 """Keeping calibration records: one file a device, added to by each run, never half-written, never by two at once."""
 
-import fcntl
 import os
 import re
 import tempfile
@@ -114,8 +113,12 @@ def _same_device(path: Path, there: Device, here: Device) -> None:
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
     """Only one process at a time reads, adds to and writes `path`; others wait."""
-    with _opened(path.with_name(f".{path.name}.lock")) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    beside = path.with_name(f".{path.name}.lock")
+    with _opened(beside) as handle:
+        try:
+            _flock(handle, wait=True)
+        except OSError as error:  # a network file system whose lock service does not run
+            raise InfoptError(f"{beside}: cannot be locked: {error.strerror}; name an --out on a local disk") from error
         yield
 
 
@@ -129,7 +132,7 @@ def device_lock(device: Device) -> Iterator[None]:
     path = Path(tempfile.gettempdir()) / f"infopt-probe-{os.getuid()}-{unit}.lock"
     with _opened(path) as handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(handle, wait=False)
         except OSError as error:
             holder = path.read_text(encoding="ascii", errors="replace").strip() or "unknown"
             raise InfoptError(
@@ -138,6 +141,18 @@ def device_lock(device: Device) -> Iterator[None]:
         os.ftruncate(handle, 0)
         os.write(handle, str(os.getpid()).encode())
         yield
+
+
+def _flock(handle: int, wait: bool) -> None:
+    """Take the lock of an open file; it goes with the process, however that ends.
+
+    Errors: OSError where another process holds it (and we do not wait), InfoptError where the system has no such locks.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise InfoptError("calibrations are written on Linux and macOS; on Windows use WSL") from error
+    fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 @contextmanager

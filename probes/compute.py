@@ -148,8 +148,12 @@ def _of_format(setting: Setting, name: str, matrices: dict[str, tuple[int, int]]
     figures = [_figure(setting, "matmul", p, t, "burst") for p, t in large]
     yield Findings((*figures, _best(setting, best, timing, "burst")), notes=(*shrunk, *notes))
     runtime.release()
-    few, notes = _timed(setting, few_rows(setting, name, matrices, speed_flop_per_s))
-    yield Findings(tuple(_figure(setting, "matmul_rows", p, t, "burst") for p, t in few), notes=tuple(notes))
+    asked = few_rows(setting, name, matrices, speed_flop_per_s)
+    placed = with_room(setting, asked)
+    short = [f"matmul_rows {name}: {len(placed)} of {len(asked)} numbers of rows, memory is short"]
+    few, notes = _timed(setting, placed)
+    said = (*(short if len(placed) < len(asked) else ()), *notes)
+    yield Findings(tuple(_figure(setting, "matmul_rows", p, t, "burst") for p, t in few), notes=said)
     runtime.release()
     if runtime.kind == "cuda":
         yield sustained(setting, best, timing, SUSTAINED_QUICK_S if setting.quick else SUSTAINED_S)
@@ -200,6 +204,19 @@ def few_rows(
     rows = FEW_ROWS_QUICK if setting.quick else FEW_ROWS
     found = [Product("out" if matrices else "square", name, m, n, k) for m in rows if m >= least]
     return [p for p in found if p.flop <= most_flop] or found[:1]
+
+
+def with_room(setting: Setting, products: Sequence[Product]) -> list[Product]:
+    """As many of these as there is memory for, since each has weights of its own; InfoptError where not one has."""
+    cache, room, kept = setting.runtime.last_cache_bytes(), setting.room_bytes(), list[Product]()
+    for product in products:
+        room -= product.held_bytes(cache)
+        if room < 0:
+            break
+        kept.append(product)
+    if not kept:
+        setting.need(products[0].held_bytes(cache), f"matmul_rows {products[0].format}")
+    return kept
 
 
 def sustained(setting: Setting, product: Product, burst: Timing, wanted_s: float) -> Findings:

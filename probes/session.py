@@ -63,7 +63,7 @@ class Run:
         """Every part of every job; Ctrl-C ends it, an error ends its job (and is raised where there is no other)."""
         for job in jobs:
             try:
-                for part in job.begin(setting):
+                for part in job.begin(setting if job.elsewhere else setting.begun()):
                     self.parts.append(part)
             except KeyboardInterrupt:
                 self.interrupted = True

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from infopt.errors import InfoptError
@@ -26,6 +27,7 @@ class Setting:
     quick        sizes and repetitions for a check of two minutes instead of a calibration
     force        take more of the memory, and measure a busy device
     tell         what a progress bar is told
+    begun_free_bytes  free memory when the probe that runs now began, None outside of one
     """
 
     runtime: Runtime
@@ -33,6 +35,11 @@ class Setting:
     quick: bool = False
     force: bool = False
     tell: Told = quiet
+    begun_free_bytes: int | None = None
+
+    def begun(self) -> "Setting":
+        """The setting of a probe that begins now."""
+        return replace(self, begun_free_bytes=self.runtime.memory_bytes()[0])
 
     @property
     def sampling(self) -> Sampling:
@@ -40,9 +47,11 @@ class Setting:
         return Sampling(width=0.1, fewest=7, budget_s=2.0) if self.quick else Sampling()
 
     def room_bytes(self) -> int:
-        """Memory a probe may take now."""
+        """Memory a probe may still take: its share of what was free when it began, without what it holds by now."""
         free, _ = self.runtime.memory_bytes()
-        return int(free * (FORCED_SHARE if self.force else MOST_SHARE))
+        begun = max(free, self.begun_free_bytes or 0)
+        kept = begun * (1 - (FORCED_SHARE if self.force else MOST_SHARE))
+        return max(0, int(free - kept))
 
     def need(self, wanted_bytes: float, what: str) -> None:
         """Refuse what would take more than its share of the free memory."""
@@ -54,7 +63,7 @@ class Setting:
             "free some, or take a smaller size" if self.force else "--force takes up to 90 %, or take a smaller size"
         )
         raise InfoptError(
-            f"{what} needs {format_bytes(wanted_bytes)}, more than the {format_bytes(room)} a probe takes of the "
+            f"{what} needs {format_bytes(wanted_bytes)}, more than the {format_bytes(room)} a probe may take of the "
             f"{format_bytes(free)} free on {self.runtime.name}; {remedy}"
         )
 

@@ -287,6 +287,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> Setting:
         def release(self) -> None:
             pass
 
+        def memory_bytes(self) -> tuple[int, int]:
+            return 80 * 10**9, 80 * 10**9
+
     monkeypatch.setattr(session, "Watch", lambda _: session_watch(runtime))
     return Setting(Fake())  # type: ignore[arg-type]
 
