@@ -192,8 +192,9 @@ def energy_of(s: Scenario, request: Request, expected: Estimate | NoEstimate) ->
 def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: MemoryLedger) -> Iterator[Remedy]:
     """Changes that would make it fit, one at a time, each computed by the same ledger."""
     s = built.scenario
-    if 0 < memory.max_context_tokens < s.context_tokens and s.batch_per_replica == 1:
-        yield Remedy("context", f"context of at most {memory.max_context_tokens} tokens")
+    longest = _safe_context_tokens(s, memory) if s.batch_per_replica == 1 else 0
+    if 0 < longest < s.context_tokens:
+        yield Remedy("context", f"context of at most {longest} tokens")
     if 0 < memory.max_sequences < s.batch_per_replica:
         yield Remedy("batch", f"at most {memory.max_sequences * s.dp} sequences at once")
     need = memory.kv_bytes_per_gpu + memory.layout.null_blocks * memory.layout.block_bytes
@@ -216,6 +217,25 @@ def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: 
     more = fewest_gpus(built, hardware, request, start=s.gpus + 1)
     if more is not None:
         yield Remedy("gpus", f"{more.scenario.gpus} devices (tp {more.scenario.tp}, pp {more.scenario.pp})")
+
+
+def _safe_context_tokens(s: Scenario, memory: MemoryLedger) -> int:
+    """The longest length that fits where this one does not; 0 where none does.
+
+    What the pool holds, but for engines that run a whole prompt to measure memory: the pool of another length is
+    another one, the smaller the longer it is (up to where they cut prompts, beyond which it stays), so it is searched.
+    """
+    low, high = 0, memory.max_context_tokens + 1
+    if not s.engine.unchunked_profile or _holds_one(s, memory.max_context_tokens):
+        return memory.max_context_tokens
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _holds_one(s, middle) else (low, middle)
+    return low
+
+
+def _holds_one(s: Scenario, context_tokens: int) -> bool:
+    return context_tokens > 0 and memory_ledger(replace(s, context_tokens=context_tokens)).max_sequences >= 1
 
 
 def fewest_gpus(

@@ -37,6 +37,19 @@ def test_a_longer_context_fails_starts_again_and_fails() -> None:
     assert today == sorted(today, reverse=True)
 
 
+def test_a_shorter_context_that_is_offered_fits() -> None:
+    """What the pool of a long context would hold is too long: planned, it leaves a smaller pool."""
+    load: dict[str, Any] = {"engine_version": "0.6.3", "utilization": 0.9}
+    long = planned("meta-llama/Llama-3.1-8B", "a10g", context_tokens=40_000, **load)
+    held = long.memory.max_context_tokens
+    assert planned("meta-llama/Llama-3.1-8B", "a10g", context_tokens=held, **load).fits is False
+    (offered,) = [remedy.text for remedy in long.remedies if remedy.id == "context"]
+    tokens = int(offered.split()[-2])
+    assert 16_384 < tokens < held
+    assert planned("meta-llama/Llama-3.1-8B", "a10g", context_tokens=tokens, **load).fits
+    assert planned("meta-llama/Llama-3.1-8B", "a10g", context_tokens=tokens + 1, **load).fits is False
+
+
 @examples()
 @given(worlds())
 def test_only_engines_that_measure_whole_prompts_give_room_back_to_a_longer_context(world: World) -> None:

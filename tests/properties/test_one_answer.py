@@ -59,7 +59,7 @@ def test_a_row_of_a_sweep_is_its_plan(options: dict[str, Any]) -> None:
 
 @examples(0.15)
 @given(typed())
-def test_a_page_holds_the_plan_and_its_what_if_starts_there(options: dict[str, Any]) -> None:
+def test_a_page_holds_the_plan(options: dict[str, Any]) -> None:
     found = planned(options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"

@@ -1,6 +1,7 @@
 """What belongs together adds up, and every figure lies where its neighbours say: terms, totals, floors, intervals."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from properties.worlds import World, examples, models, roomy_worlds, worlds
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.estimate import Estimate
 from infopt.ledgers.memory import memory_ledger
+from infopt.ledgers.paging import UNBOUNDED
 from infopt.ledgers.pool import room, stage_memory
 from infopt.ledgers.scenario import stages
 from infopt.ledgers.traffic import traffic
@@ -18,6 +20,7 @@ from infopt.profiles.geometry import ModelProfile
 from infopt.studies.planning import Plan, plan
 
 NEAR = 1e-9
+RANK = {False: 0, None: 1, True: 2}
 
 
 def planned(world: World) -> Plan:
@@ -89,6 +92,23 @@ def test_what_fits_is_within_the_budget_of_the_engine(world: World) -> None:
         beside = engine.non_torch_bytes.single.value + values["communication"]
         held = values["weights"] + values.get("extra", 0.0) + values["kv"]
         assert held <= s.utilization * (whole - beside) * (1 + NEAR)
+
+
+@examples()
+@given(worlds())
+def test_the_most_it_names_fit_and_one_more_does_not(world: World) -> None:
+    s, memory = world.scenario, memory_ledger(world.scenario)
+    # At another length an engine that measures whole prompts leaves another pool (test_not_monotonic.py).
+    if not 0 < memory.max_sequences < UNBOUNDED or memory.fits is None or s.engine.unchunked_profile:
+        return
+    most, more = (replace(s, batch=(memory.max_sequences + one) * s.dp) for one in (0, 1))
+    assert RANK[memory_ledger(most).fits] >= 1
+    assert memory_ledger(more).fits is not True
+    alone = replace(s, batch=s.dp, context_tokens=memory.max_context_tokens)
+    assert memory_ledger(alone).max_sequences >= 1
+    if memory.max_context_tokens < max(s.model.max_position_tokens or 0, s.context_tokens):
+        longer = replace(alone, context_tokens=memory.max_context_tokens + 1)
+        assert memory_ledger(longer).max_sequences == 0
 
 
 @examples()
