@@ -192,7 +192,7 @@ def energy_of(s: Scenario, request: Request, expected: Estimate | NoEstimate) ->
 def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: MemoryLedger) -> Iterator[Remedy]:
     """Changes that would make it fit, one at a time, each computed by the same ledger."""
     s = built.scenario
-    longest = _safe_context_tokens(s, memory) if s.batch_per_replica == 1 else 0
+    longest = safe_context_tokens(s, memory) if s.batch_per_replica == 1 else 0
     if 0 < longest < s.context_tokens:
         yield Remedy("context", f"context of at most {longest} tokens")
     if 0 < memory.max_sequences < s.batch_per_replica:
@@ -219,7 +219,7 @@ def _remedies(built: Built, hardware: HardwareChoice, request: Request, memory: 
         yield Remedy("gpus", f"{more.scenario.gpus} devices (tp {more.scenario.tp}, pp {more.scenario.pp})")
 
 
-def _safe_context_tokens(s: Scenario, memory: MemoryLedger) -> int:
+def safe_context_tokens(s: Scenario, memory: MemoryLedger) -> int:
     """The longest length that fits where this one does not; 0 where none does.
 
     What the pool holds, but for engines that run a whole prompt to measure memory: the pool of another length is

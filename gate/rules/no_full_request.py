@@ -6,6 +6,7 @@ from infopt.gate.case import Case
 from infopt.gate.finding import Hit, Rule
 from infopt.gate.placing import SHORTENS, spills
 from infopt.gate.stages import stage_said
+from infopt.studies.planning import safe_context_tokens
 from infopt.units import format_gib
 
 
@@ -18,7 +19,7 @@ def check(case: Case) -> Iterator[Hit]:
     if memory.is_pool_too_large or (memory.refusals and memory.kv_pool_bytes_per_gpu >= memory.kv_bytes_per_gpu):
         return
     one, count = memory.layout.request_bytes(s.context_tokens), s.batch_per_replica
-    longest = memory.max_context_tokens
+    longest = safe_context_tokens(s, memory)
     requests = "one request" if count == 1 else f"{count} requests"
     each = f", {format_gib(one)} each" if count > 1 else ""
     token = one / s.context_tokens

@@ -48,6 +48,10 @@ def test_a_shorter_context_that_is_offered_fits() -> None:
     assert 16_384 < tokens < held
     assert planned("meta-llama/Llama-3.1-8B", "a10g", context_tokens=tokens, **load).fits
     assert planned("meta-llama/Llama-3.1-8B", "a10g", context_tokens=tokens + 1, **load).fits is False
+    line = "docker run --gpus 1 vllm/vllm-openai:v0.6.3 --model meta-llama/Llama-3.1-8B --max-model-len 40000"
+    (one,) = gate(["-"], Policy(hardware="a10g"), standard_input=f"#!/bin/bash\n{line}\n").checked
+    (finding,) = [finding for finding in one.findings if finding.rule == "no-full-request"]
+    assert finding.remedy == f"a length limit of at most {tokens:,} tokens"
 
 
 @examples()
