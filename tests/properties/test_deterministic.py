@@ -97,6 +97,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], di
     return answers(one, HERE, slice(None)), answers(other, THERE, slice(None, None, -1))
 
 
+@pytest.mark.xdist_group("deterministic")  # the processes are run once for both
 def test_every_command_says_the_same_elsewhere_and_later(both: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     one, other = both
     assert one.keys() == other.keys()
@@ -104,6 +105,7 @@ def test_every_command_says_the_same_elsewhere_and_later(both: tuple[dict[str, b
     assert all(one[f"{command} (out)"].strip() for command in COMMANDS)
 
 
+@pytest.mark.xdist_group("deterministic")
 def test_no_answer_names_the_machine_or_the_moment(
     both: tuple[dict[str, bytes], dict[str, bytes]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
