@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 from infopt.frozen import dataclass
@@ -54,13 +55,18 @@ class Stream:
 
 
 class Buffers:
-    """Three arrays of f32 random numbers, in pieces; `target` is written."""
+    """Three arrays of f32 random numbers, in pieces; `target` is written, and filled when it is first asked for."""
 
     def __init__(self, runtime: Runtime, size_bytes: int) -> None:
         self.piece_bytes = min(size_bytes, PIECE_BYTES * runtime.threads) if runtime.kind == "cpu" else size_bytes
         self.pieces = size_bytes // self.piece_bytes
-        elements, dtype = self.pieces * self.piece_bytes // 4, runtime.torch.float32
-        self.first, self.second, self.target = (random_numbers(runtime, elements, dtype, seed) for seed in range(3))
+        self._filled = partial(random_numbers, runtime, self.pieces * self.piece_bytes // 4, runtime.torch.float32)
+        self.first, self.second = self._filled(0), self._filled(1)
+
+    @cached_property
+    def target(self) -> Any:
+        """What is written: where memory is only read, it need not be there."""
+        return self._filled(2)
 
     def piece(self, array: Any, number: int) -> Any:
         """Piece `number` of an array, counted round and round."""

@@ -25,7 +25,7 @@ from infopt.probes.gemv import CHECKED, Packed, Product, cpu_products, gemv, pac
 from infopt.probes.runtime import Runtime, open_runtime
 from infopt.probes.sampling import Operation, Sample, Sampling, Timing, paired
 from infopt.probes.setting import Setting
-from infopt.probes.streams import FACTOR, Buffers, operation, stream_operations, streams, timed
+from infopt.probes.streams import FACTOR, Buffers, operation, processor_reads, stream_operations, streams, timed
 
 pytestmark = pytest.mark.xdist_group("torch")
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +119,17 @@ def test_streams_do_what_they_say(small: Setting) -> None:
         assert torch.equal(buffers.piece(buffers.target, i), b)
         ways["torch.add"](i)
         assert torch.allclose(buffers.piece(buffers.target, i), a + FACTOR * b, atol=1e-6)
+
+
+def test_reading_alone_fills_no_array_that_is_written(small: Setting) -> None:
+    buffers = Buffers(small.runtime, 4 * MIB)
+    ways = processor_reads(small.runtime, buffers)
+    assert [way.name for way in ways] == ["read", "read"]
+    for way in ways:
+        way.run(0)
+    assert "target" not in vars(buffers)
+    assert buffers.target.numel() == buffers.first.numel()
+    assert "target" in vars(buffers)
 
 
 def test_no_two_operations_are_at_one_place(small: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,14 +23,14 @@ from infopt.studies.scenarios import Request, build
 from infopt.studies.simulated import Asked, Simulated, simulated
 
 ROOT = Path(__file__).resolve().parents[1]
-# Requests of a seed (bench/simulate.py --queues takes more): with control variates half-widths of 1.2 to 1.8 %.
+# Requests of a seed (bench/simulate.py --queues takes more): with control variates half-widths of 1.1 to 1.9 %.
 SHORT = {
-    ("M/D/1", 0.5): 8_000,
+    ("M/D/1", 0.5): 4_800,
     ("M/D/1", 0.8): 25_000,
-    ("M/M/1", 0.5): 13_000,
-    ("M/M/1", 0.8): 36_000,
+    ("M/M/1", 0.5): 7_800,
+    ("M/M/1", 0.8): 21_600,
     ("M/M/4", 0.8): 18_000,
-    ("M/G/oo cv 2", 8.0): 2_000,
+    ("M/G/oo cv 2", 8.0): 1_200,
 }
 
 
