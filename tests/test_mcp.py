@@ -403,7 +403,7 @@ def test_the_end_of_input_ends_a_call_that_is_under_way() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it(number: signal.Signals) -> None:
     raw = Raw()
     raw.initialize()
