@@ -110,7 +110,7 @@ print(most[0])
 @pytest.mark.skipif(sys.platform != "linux", reason="memory of a process is read off /proc")
 @pytest.mark.parametrize("probe", ["compute", "verify"])
 def test_a_real_probe_stays_within_its_share(probe: str) -> None:
-    """Of an imagined 2 GiB; unwatched, `compute` once held 2.9 where 2.1 were free: its matrices outgrow a large cache."""
+    """Of an imagined 2 GiB. Unwatched, `compute` held 2.9 where 2.1 were free: its matrices outgrow a large cache."""
     ran = subprocess.run(
         [sys.executable, "-c", TAKEN, probe, str(2 * GIB)], capture_output=True, text=True, timeout=280, check=True
     )
