@@ -22,7 +22,7 @@ def parse_custom(text: str) -> HardwareChoice:
     if gpus == 0:
         raise InfoptError(f"--hw {text}: the count must be at least 1")
     parts = [part.strip() for part in text.split(":")[1:]]
-    processor = parts[-1].lower() == PROCESSOR
+    processor = bool(parts) and parts[-1].lower() == PROCESSOR
     parts = parts[:-1] if processor else parts
     if len(parts) not in (2, 3) or not all(parts):
         raise InfoptError(

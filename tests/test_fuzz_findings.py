@@ -6,7 +6,10 @@ import pytest
 
 from infopt.arrivals.traces import open_trace
 from infopt.errors import InfoptError, UndeterminedError, one_line
+from infopt.gate.check import gate
+from infopt.gate.policy import Policy
 from infopt.gate.readers.pods import quantity_bytes
+from infopt.hardware.names import resolve_hardware
 from infopt.probes.drafting.folder import folder_shape
 from infopt.probes.drafting.text import folder_text
 from infopt.profiles.engine_ints import sized_int
@@ -54,6 +57,19 @@ def test_a_suffix_behind_digits_that_are_none_is_refused() -> None:
     for text in ("\u00b2k", f"{LONG}k"):
         with pytest.raises(InfoptError):
             sized_int("vllm", text)
+
+
+@pytest.mark.parametrize("text", ["custom:3", "custom x3", "custom"])
+def test_hardware_that_is_a_count_alone_is_refused(text: str) -> None:
+    with pytest.raises(InfoptError):
+        resolve_hardware(text)
+
+
+def test_a_count_that_no_engine_takes_is_a_finding(tmp_path: Path) -> None:
+    path = file(tmp_path, "serve.sh", f"vllm serve Qwen/Qwen3-8B --max-model-len {'9' * 400}\n")
+    found = gate([str(path)], Policy(hardware="h100"))
+    assert found.errors == ()
+    assert any("is not a value of --max-model-len" in finding.message for finding in found.findings)
 
 
 def test_a_memory_that_no_host_has_is_not_known() -> None:

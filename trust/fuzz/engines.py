@@ -109,11 +109,11 @@ def run_atheris(run: Run, seconds: float, seed: int, folder: Path) -> None:
     import atheris
 
     (target,) = run.targets
+    end = time.monotonic() + seconds
     seeds = target.seeds() or [b""]
     with atheris.instrument_imports(include=["infopt"]):
         for data in seeds:  # modules are imported where they are needed: what is imported later is not watched
             run.give(target, data)
-    end = time.monotonic() + seconds
 
     def one(data: bytes) -> None:
         run.give(target, data)

@@ -92,7 +92,7 @@ def ollama(data: bytes) -> None:
     """A manifest in Ollama's store."""
     os.environ["OLLAMA_MODELS"] = str(scratch() / "ollama")
     file_of("ollama/manifests/registry.ollama.ai/library/fuzzed/latest", data)
-    api.plan(model="ollama/fuzzed:latest", hw="h100")
+    api.plan(model="ollama:fuzzed:latest", hw="h100")
 
 
 def hub(data: bytes) -> None:
