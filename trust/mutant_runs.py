@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -192,19 +193,29 @@ def named(code: CodeType) -> tuple[str, int]:
 
 def in_function(text: str, line: int) -> bool:
     """Whether a line stands in the body of a function, not in its defaults or decorators."""
+    return line in function_lines(text)
+
+
+@cache
+def function_lines(text: str) -> frozenset[int]:
     functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
-    return any(node.body[0].lineno <= line <= (node.end_lineno or 0) for node in functions)
+    return frozenset(line for node in functions for line in range(node.body[0].lineno, (node.end_lineno or 0) + 1))
 
 
 def statement(text: str, line: int) -> range:
     """Lines of the innermost statement around a line: of a compound one the lines before its body."""
+    return min((span for span in statements(text) if line in span), key=len, default=range(line, line + 1))
+
+
+@cache
+def statements(text: str) -> tuple[range, ...]:
     spans = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.stmt):
             body: list[Any] = getattr(node, "body", [])
             end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
             spans.append(range(node.lineno, max(end, node.lineno) + 1))
-    return min((span for span in spans if line in span), key=len, default=range(line, line + 1))
+    return tuple(spans)
 
 
 if __name__ == "__main__":

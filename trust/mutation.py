@@ -33,6 +33,7 @@ from working_copy import copy_tree, enter
 PART = "arithmetic"
 PACKAGES = test_map.PACKAGES[PART]
 CONTROLS_ONE_IN = 20
+MOST_FILES = 10  # that a process collects for one mutant
 COST_CLASSES_S = (0.03, 0.2, 1.0, 5.0)
 SESSION = RECORDS / "mutation_session.json"
 
@@ -84,6 +85,7 @@ class Choice:
     def __init__(self, tree: Path, processor_s: dict[str, float], budget_s: float) -> None:
         self.tree, self.processor_s, self.budget_s = tree, processor_s, budget_s
         self.lines = cache(partial(test_map.tests_by_line, PART))
+        self.text = cache(lambda file: (tree / file).read_text(encoding="utf-8"))
 
     def tests(self, mutant: Mutant) -> tuple[list[str], bool]:
         """The tests, and whether they must be collected anew: the line runs while tests are collected."""
@@ -94,9 +96,6 @@ class Choice:
             return self.within_budget(contexts - {""}), "" in contexts
         files = [mutant.file, *self.importers(mutant.file)]
         return self.within_budget(set().union(*map(self.of_functions, files))), True
-
-    def text(self, file: str) -> str:
-        return (self.tree / file).read_text(encoding="utf-8")
 
     def importers(self, file: str) -> list[str]:
         """Modules of the packages that name this one."""
@@ -159,7 +158,7 @@ def one(server: Server, mutant: Mutant, choice: Choice) -> Outcome:
 
 def anew(names: list[str], choice: Choice) -> Outcome:
     """In new processes: first the files with most tests to offer, since collecting a file costs more than its tests."""
-    files = [file for file, _ in Counter(map(file_of, names)).most_common()]
+    files = [file for file, _ in Counter(map(file_of, names)).most_common(MOST_FILES)]
     found = Outcome("survived", None, 0.0, 0)
     for wave in (files[:3], files[3:]):
         asked = [name for name in names if file_of(name) in wave]

@@ -1,0 +1,162 @@
+"""Ledgers beside sums done by hand: what a sample of mutants (trust/mutation.py) found no test of."""
+
+from dataclasses import replace
+
+import pytest
+from scenarios import MIXTURE, attention, device, model, scenario
+from test_calibrate_step import placed, point, time_s
+from test_device_steps import LARGE, SMALL, flat, step
+
+from infopt.hardware.accelerator import Link
+from infopt.ledgers.activation import activation_term, logits_bytes
+from infopt.ledgers.bandwidth import bandwidth_ledger
+from infopt.ledgers.calibrate_step import calibrate
+from infopt.ledgers.compute import all_weights_read_bytes, prefill_flop
+from infopt.ledgers.device_bands import Asked, kv_share_of_step
+from infopt.ledgers.device_fit import fit_steps
+from infopt.ledgers.estimate import band_of, prompt_time_s
+from infopt.ledgers.max_load import LoadParts, load_parts, load_terms_s
+from infopt.ledgers.memory import memory_ledger
+from infopt.ledgers.step_time import first_token_s, prompt_work_s
+from infopt.profiles.geometry import LayerRun
+from infopt.profiles.load_constants import LoadConstants
+from infopt.profiles.step_constants import Band
+
+COST = (5e-6, 1e-12, 2e-12, flat)
+
+
+def test_the_cache_s_share_of_a_step_is_its_time_over_that_of_kernels_weights_and_cache():
+    fit = replace(fit_steps((step(SMALL, cost=COST), step(LARGE, cost=COST))), kernel_s=1e-5, curves=())
+    fit = replace(fit, weight_s_per_byte=1e-12, kv_s_per_byte=4e-12)
+    asked = Asked(kernels=100, weight_bytes=2e9, kv_bytes=5e8, context_tokens=1000, sequences=1)
+    # 100 x 10 us + 2e9 x 1 ps + 5e8 x 4 ps = 1 ms + 2 ms + 2 ms
+    assert kv_share_of_step(fit, asked) == pytest.approx(2 / 5)
+
+
+def test_caches_of_two_models_are_not_two_contexts_of_one():
+    long, short = step(SMALL, cost=COST, context=32768), step(LARGE, cost=COST, context=256)
+    assert not fit_steps((long, short)).kv_is_solved
+    assert fit_steps((long, step(SMALL, cost=COST, context=256))).kv_is_solved
+
+
+def test_every_expert_is_read_in_the_end():
+    s = scenario(model([LayerRun(32, attention(), MIXTURE, norm_params=8192)]))
+    read = bandwidth_ledger(s).weight_bytes_per_step
+    # 6 of 8 experts of 32 layers are not among the two of one token; 3 x 4096 x 1024 weights of two bytes each
+    assert all_weights_read_bytes(s, bandwidth_ledger(s)) - read == 32 * 6 * 3 * 4096 * 1024 * 2
+
+
+def test_points_faster_than_the_memory_end_at_its_bandwidth():
+    points = []
+    for weights in ("fp16", "q4_k_m"):
+        s, clock = placed(weights)
+        points.append(point(s, clock, 0.2 * time_s(s, clock.constants)[0]))
+    assert calibrate(clock.constants, points).traffic_ratio == pytest.approx(1)
+
+
+@pytest.mark.parametrize("measured", [{"prefill_ratio": 2.0}, {"prefill_token_s": 1e-5}])
+def test_a_prompt_takes_from_the_others_what_was_measured_of_either_kind(measured):
+    s, clock = placed("bf16", "h100", 4, "vllm")
+    constants = clock.constants.model_copy(update={"prefill_ratio": 0.0, "prefill_token_s": 0.0} | measured)
+    expected = prompt_work_s(clock.shape, constants, s.input_tokens, 0)
+    assert prompt_time_s(s, replace(clock, constants=constants)) == expected
+
+
+def test_without_measured_prompts_a_prompt_takes_its_own_first_token():
+    s, clock = placed("bf16", "h100", 4, "vllm")
+    constants = clock.constants.model_copy(update={"prefill_ratio": 0.0, "prefill_token_s": 0.0})
+    alone_s = first_token_s(clock.shape, constants, 0.0, 1, s.input_tokens, 0)
+    assert alone_s < first_token_s(clock.shape, constants, 0.0, 2, s.input_tokens, 0)
+    assert prompt_time_s(s, replace(clock, constants=constants)) == alone_s
+
+
+def test_more_sequences_than_any_band_reaches_have_the_last():
+    _, clock = placed("bf16", "h100", 4, "vllm")
+    bands = [Band(sequences=n, low=0.9 - n / 100, high=1.1) for n in (1, 4, 16)]
+    constants = clock.constants.model_copy(update={"bands": bands})
+    assert [band_of(constants, n).sequences for n in (1, 2, 4, 5, 16, 17)] == [1, 4, 4, 16, 16, 16]
+
+
+def test_each_of_many_layers_reads_its_experts():
+    """Experts twice as large: 32 layers read 2 of them for one token, 3 x 4096 x 1024 more weights of 2 bytes each."""
+    wider = replace(MIXTURE, expert_params=2 * MIXTURE.expert_params)
+    narrow, wide = (
+        bandwidth_ledger(scenario(model([LayerRun(32, attention(), ff, norm_params=8192)]))).weight_bytes_per_step
+        for ff in (MIXTURE, wider)
+    )
+    assert wide - narrow == 32 * 2 * 3 * 4096 * 1024 * 2
+
+
+def test_parts_at_maximal_load_by_hand():
+    """2 stages of a dense model on 4 devices, 16 sequences in two groups of 8; 1,000 tokens in, 500 out."""
+    s = scenario(
+        on=device(link=Link("NVLink", 450e9)),
+        gpus=4,
+        tp=2,
+        pp=2,
+        batch=16,
+        input_tokens=1000,
+        output_tokens=500,
+        context_tokens=1500,
+    )
+    parts, active = load_parts(s), s.model.params_active
+    work = 32 * 4096 * (1 + 1000 / 500)
+    assert parts.decode_s == pytest.approx(8 * 2 * active / 989e12 / 2)
+    assert parts.activation_s_per_byte == pytest.approx(8 * work / 3.35e12)
+    assert parts.link_s == pytest.approx(2 * 2 * 8 * work / 450e9)
+    assert parts.further_stages == 1
+    prompt_s = float(prefill_flop(s.model, 1000)) / 989e12
+    assert parts.prefill_s == pytest.approx(8 / 500 * prompt_s / 2, rel=0.01)
+
+
+def test_terms_at_maximal_load_are_parts_times_constants():
+    parts = LoadParts(
+        traffic_s=2.0,
+        kernels=10,
+        decode_s=3.0,
+        prefill_s=5.0,
+        activation_s_per_byte=7.0,
+        link_s=11.0,
+        further_stages=2,
+        floor_s=0.0,
+    )
+    c = LoadConstants.model_construct(
+        traffic_ratio=1.5,
+        kernel_s=0.1,
+        mixture_kernel_s=0.2,
+        decode_ratio=2.0,
+        mixture_decode_ratio=4.0,
+        prefill_ratio=3.0,
+        activation_bytes=0.5,
+        link_ratio=2.0,
+        hop_s=0.25,
+    )
+    same = {"weights and kv": 3.0, "prefill": 15.0, "activations": 3.5, "links": 22.5}
+    assert load_terms_s(parts, False, c) == pytest.approx(same | {"kernels": 1.0, "compute": 6.0})
+    assert load_terms_s(parts, True, c) == pytest.approx(same | {"kernels": 3.0, "compute": 18.0})
+
+
+def test_a_full_device_may_run_out_while_the_sampler_warms_up():
+    """vLLM's sampler copies the logits of 1,024 sequences of 128,256 tokens; 4 bytes each are 0.49 GiB."""
+    s, _ = placed("bf16", "h100", 4, "vllm")
+    assert logits_bytes(s) == min(s.max_num_seqs, s.max_num_batched_tokens) * 128256 * 4
+    ledgers = {share: memory_ledger(replace(s, utilization=share)) for share in (0.94, 0.999)}
+    caveats = {share: [c for c in ledger.caveats if c.id == "warm-up"] for share, ledger in ledgers.items()}
+    assert not caveats[0.94]
+    assert "sampler warm-up" in caveats[0.999][0].text
+
+
+def test_the_last_stage_alone_says_that_it_holds_logits():
+    s, _ = placed("bf16", "h100", 4, "vllm")
+    said = {last: activation_term(s.model.runs, s, last).formula for last in (True, False)}
+    assert f"{logits_bytes(s) / 2**30:.3f} GiB logits" in said[True]
+    assert "0.000 GiB logits" in said[False]
+
+
+def test_verified_tokens_fill_in_where_no_batch_of_so_many_was_measured():
+    """2 x 2, 4 x 2 and 1 x 4 verified tokens: n = 4 and 8; a batch of 8 decoded makes the 4 x 2 superfluous."""
+    verified = [step(SMALL, cost=COST, batch=batch, tokens=tokens) for batch, tokens in ((2, 2), (4, 2), (1, 4))]
+    alone, decoded = step(SMALL, cost=COST), step(SMALL, cost=(5e-6, 1e-12, 2e-12, lambda n: 3.0), batch=8)
+    assert [n for n, _ in fit_steps((alone, *verified)).curves[0][1]] == [1, 4, 8]
+    curve = dict(fit_steps((alone, decoded, *verified)).curves[0][1])
+    assert curve[8] > 2 * curve[4]
