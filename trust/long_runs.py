@@ -224,7 +224,7 @@ def resident_bytes(pid: int) -> int:
 MB = 1_000_000
 RUNS = (
     Run("sweep to CSV", "rows", 1_000_000, 10_000_000, sweep, 300 * MB, most_growth=0.1),
-    Run("sweep to JSON lines", "rows", 200_000, 2_000_000, sweep_json, 300 * MB, most_growth=0.1),
+    Run("sweep to JSON lines", "rows", 1_000_000, 3_000_000, sweep_json, 300 * MB, most_growth=0.1),
     Run("sweep of a file of cases", "rows", 300_000, 3_000_000, sweep_cases, 300 * MB, most_growth=0.1),
     Run("simulate", "requests", 100_000, 1_000_000, simulate, 400 * MB, most_bytes_per_unit=250),
     Run("simulate --rows", "requests", 20_000, 200_000, simulate_rows, 400 * MB, most_bytes_per_unit=500),
