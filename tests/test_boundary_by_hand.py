@@ -1,5 +1,7 @@
 """Boundaries beside sums done by hand: what a sample of mutants (trust/mutation.py) found no test of."""
 
+from dataclasses import replace
+
 import pytest
 from test_boundary_application_caches import VISION
 from test_boundary_chunked_prefill import situation as chunked
@@ -7,15 +9,21 @@ from test_boundary_parallelism import situation
 from test_boundary_speculative import asked
 from test_boundary_speculative import placed as target
 
+from infopt.boundaries import cuda_graphs, kv_offload, paged_kv
 from infopt.boundaries.chunked_prefill import judge as judge_chunks
 from infopt.boundaries.drafting import drafting
 from infopt.boundaries.image_tokens import image_figures, with_image_tokens
-from infopt.boundaries.load import Load
+from infopt.boundaries.load import Load, Offload, Prefix, Traffic
+from infopt.boundaries.paged_kv import room
 from infopt.boundaries.placement_links import PlacementLinks, wires_here
 from infopt.boundaries.placements import placed
+from infopt.boundaries.prefix_gains import fitting, machine_s, throughput_ratio, with_reuse
+from infopt.boundaries.prefix_reuse import reuse_of
 from infopt.boundaries.quantities import with_context
+from infopt.boundaries.registry import techniques
 from infopt.boundaries.situation import Situation
 from infopt.ledgers.links import send_s
+from infopt.ledgers.offload import SECONDS_PER_YEAR
 
 
 def test_image_tokens_take_what_the_prompt_takes_longer_than_its_text() -> None:
@@ -69,3 +77,60 @@ def test_a_short_context_is_half_answer_and_a_long_one_keeps_its_answer() -> Non
         8000: (7700, 300),
     }
     assert lengths[8000].decode_context_tokens == 7850
+
+
+def test_what_the_documents_say_names_the_document() -> None:
+    here = situation("8b", "h100", batch=1)
+    said = {one.id: one.judge(here).rule for one in techniques()}
+    assert {name: rule.document for name, rule in said.items() if rule is not None}.items() >= {
+        ("more-bandwidth", 1),
+        ("attention-kernels", 3),
+        ("cuda-graphs", 2),
+        ("kv-offload", 2),
+        ("paged-kv", 3),
+    }
+
+
+def test_who_says_how_fast_weights_are_read() -> None:
+    said = {
+        given: next(figure.text for figure in cuda_graphs.judge(here).figures if figure.name == "load_s")
+        for given, here in (
+            (True, situation("8b", "h100", Load(storage_bytes_per_s=2e9))),
+            (False, situation("8b", "h100")),
+        )
+    }
+    assert "2.00 GB/s (--storage-bandwidth)" in said[True]
+    assert "assumed" in said[False]
+
+
+def test_a_local_engine_s_prompts_hold_up_the_others_for_as_long_as_they_take() -> None:
+    """llama.cpp has no measured share of a prompt's work: each of 3 others enters once in 300 tokens."""
+    steps = situation("8b", "rtx-4090", engine="llama.cpp", batch=4).steps
+    assert steps.stall_s(4) == pytest.approx(3 / 300 * steps.prompt_s(2000))
+    assert steps.stall_s(4) > 0
+
+
+def test_a_buffer_that_does_not_fit_once_counts_as_its_part_of_one() -> None:
+    here = situation("8b", "l4:1", batch=1, context_tokens=131072)
+    held = room(here)
+    assert held.buffers == 0
+    gain = paged_kv.judge(here).gain
+    assert gain is not None
+    assert gain.value == pytest.approx(held.paged * held.reserved_bytes / held.pool_bytes)
+
+
+def test_requests_of_a_drive_s_life_wear_it_out_as_the_rate_does() -> None:
+    load = Load(offload=Offload(tier="nvme", reuse_share=0.5), traffic=Traffic(rate_per_s=2.0))
+    found = {figure.name: figure.value for figure in kv_offload.judge(situation("70b", "h100:4", load)).figures}
+    years, requests = found["drive_years"], found["requests_per_drive_life"]
+    assert years is not None
+    assert requests == pytest.approx(years * SECONDS_PER_YEAR * 2.0)
+
+
+def test_the_fullest_replica_and_the_others_share_the_requests() -> None:
+    """4 replicas, the fullest with 1.5 times the mean: the others have (4 - 1.5) / 3 of it each."""
+    here = situation("70b", "h100:16", tp=4, dp=4, batch=64)
+    reuse = replace(reuse_of(here.changed(load=Load(prefix=Prefix(shared_tokens=1000)))), hot_spot=1.5)
+    steps, batch, after = here.steps, fitting(here), with_reuse(here, reuse)
+    rates = [1 / machine_s(after, steps, share * batch) for share in (1.5, *3 * [2.5 / 3])]
+    assert throughput_ratio(here, reuse, steps) == pytest.approx(machine_s(here, steps, batch) * sum(rates) / 4)

@@ -14,9 +14,11 @@ from infopt.ledgers.calibrate_step import calibrate
 from infopt.ledgers.compute import all_weights_read_bytes, prefill_flop
 from infopt.ledgers.device_bands import Asked, kv_share_of_step
 from infopt.ledgers.device_fit import fit_steps
+from infopt.ledgers.device_steps import device_constants
 from infopt.ledgers.estimate import band_of, prompt_time_s
 from infopt.ledgers.max_load import LoadParts, load_parts, load_terms_s
 from infopt.ledgers.memory import memory_ledger
+from infopt.ledgers.pool import free_interval, room, stage_memory
 from infopt.ledgers.step_time import first_token_s, prompt_work_s
 from infopt.profiles.geometry import LayerRun
 from infopt.profiles.load_constants import LoadConstants
@@ -160,3 +162,32 @@ def test_verified_tokens_fill_in_where_no_batch_of_so_many_was_measured():
     assert [n for n, _ in fit_steps((alone, *verified)).curves[0][1]] == [1, 4, 8]
     curve = dict(fit_steps((alone, decoded, *verified)).curves[0][1])
     assert curve[8] > 2 * curve[4]
+
+
+def test_a_device_s_own_steps_hold_from_one_sequence_to_the_most_that_were_measured():
+    points = [
+        step(SMALL, cost=COST),
+        step(LARGE, cost=COST),
+        step(SMALL, cost=COST, batch=8),
+        step(LARGE, cost=COST, batch=4),
+    ]
+    constants = device_constants(scenario(SMALL, device(measured_steps=tuple(points))))
+    assert constants.measured.sequences == [1, 8]
+
+
+def test_what_vllm_leaves_out_of_its_share_less_what_lies_outside_anyway_is_margin():
+    s, _ = placed("bf16", "h100", 4, "vllm")
+    found = memory_ledger(s)
+    outside = found.engine_bytes - s.engine.non_torch_bytes.single.value
+    outside += 0.0 if s.engine.graphs_in_budget else found.graph_bytes
+    capacity = s.accelerator.usable_memory_bytes
+    assert found.margin_bytes == pytest.approx((1 - s.utilization) * capacity - outside)
+    assert found.margin_bytes > 0
+
+
+def test_a_pool_of_exactly_what_is_free_is_placed():
+    s = scenario()
+    part = stage_memory(s, s.model.runs, 0)
+    free, _, _ = free_interval(replace(s, kv_pool_bytes=1), part)
+    assert room(replace(s, kv_pool_bytes=free), part).holds
+    assert not room(replace(s, kv_pool_bytes=free + 1), part).holds
