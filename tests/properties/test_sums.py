@@ -161,8 +161,8 @@ def test_an_estimate_lies_between_its_floor_and_the_top_of_its_interval(world: W
     s = found.scenario
     request_s = e.ttft_s + s.output_tokens * e.tpot_s
     assert e.output_tokens_per_s == pytest.approx(s.batch * s.output_tokens / request_s, rel=NEAR)
-    # A first token has no floor of its own: of prompts shorter than any measured it is said to be extrapolated.
-    if compute.ttft_floor_s is not None and not any(text.startswith("prompt tokens") for text in e.extrapolated):
+    # First tokens of llama.cpp are not held at their floor (trust/properties.py says so).
+    if compute.ttft_floor_s is not None and s.engine.engine != "llama.cpp":
         assert compute.ttft_floor_s <= e.ttft_high_s
 
 
