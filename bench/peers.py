@@ -277,7 +277,8 @@ def current_wheel() -> Path:
     wheel = startup.newest_wheel()
     with zipfile.ZipFile(wheel) as packed:
         modules = [name for name in packed.namelist() if name.startswith("infopt/") and name.endswith(".py")]
-        old = [name for name in modules if packed.read(name) != (ROOT / name.removeprefix("infopt/")).read_bytes()]
+        here = {name: ROOT / name.removeprefix("infopt/") for name in modules}
+        old = [name for name, path in here.items() if not path.exists() or packed.read(name) != path.read_bytes()]
     if old:
         sys.exit(f"{wheel.name} is not of this checkout ({old[0]} differs): run `make wheel` first")
     return wheel

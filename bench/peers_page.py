@@ -92,9 +92,9 @@ def start(asked: dict[str, Any], measured: dict[str, Any]) -> str:
                 ", ".join(tool["watched"]) or "-",
             ]
         )
-    heading = ["tool", "start-up, ms", "plan, ms", "plan, processor ms", "`infopt plan` : its start-up", "plan, MiB"]
+    heading = ["tool", "start-up, ms", "plan, ms", "plan, processor ms", "`infopt plan` to its start-up", "plan, MiB"]
     text = f"## Start-up and one plan\n\nThe question: {asked['question']['words']}.\n\n"
-    text += table([*heading, "Python modules", "of these"], rows)
+    text += table([*heading, "Python modules", "among them"], rows)
     floor = spread(found["plan_to_floor"]["wall"])
     others = {name: tool for name, tool in found["tools"].items() if name != "infopt"}
     ahead = [name for name, tool in others.items() if tool["ours_to_its_help"]["wall"][1] > 1]

@@ -8,6 +8,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -153,6 +154,41 @@ def test_a_run_is_metered_without_the_memory_of_the_benchmark(tmp_path: Path) ->
     assert len(held) > run.peak_bytes > 100e6
     assert run.output.status == 3
     assert 0 < run.cpu_s <= run.wall_s * (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("text", "fresh"), [((ROOT / "units.py").read_bytes(), True), (b"old = True", False)])
+def test_a_wheel_of_another_checkout_is_not_measured(
+    text: bytes, fresh: bool, peers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "infopt-0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("infopt/units.py", text)
+    monkeypatch.setattr(peers.startup, "newest_wheel", lambda: wheel)
+    if fresh:
+        assert peers.current_wheel() == wheel
+    else:
+        with pytest.raises(SystemExit, match=r"units\.py differs.*make wheel"):
+            peers.current_wheel()
+
+
+def test_a_tool_that_does_not_install_is_left_out_with_its_reason_and_one_not_tried_stops_all(
+    peers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "FOLDER", tmp_path)
+    asked = {**ASKED, "tools": {name: ASKED["tools"][name] for name in ("infopt", "kvfit", "hfit")}}
+    (tmp_path / "kvfit.reason").write_text("no matching distribution", encoding="utf-8")
+    workshop = peers.Workshop(_folder(tmp_path / "work"), {}, {})
+    with pytest.raises(SystemExit, match="hfit is not installed: run `make peers-install` first"):
+        peers.Bench(asked, workshop, tmp_path)
+    (_folder(tmp_path / "hfit") / "installed.txt").touch()
+    bench = peers.Bench(asked, workshop, tmp_path)
+    assert set(bench.tools) == {"infopt", "hfit"}
+    assert bench.missing == {"kvfit": "does not install: no matching distribution"}
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
 
 
 def test_libraries_that_cost_start_up_time_are_told_by_their_package() -> None:
