@@ -66,9 +66,10 @@ def signals() -> Iterator[tuple[str, str, str]]:
 def places() -> Iterator[tuple[str, str, str]]:
     """Disks that fill up, and folders that take nothing: only root can mount them."""
     for name, words in WRITING.items():
-        for kind in ("tmpfs of 16 KB", "read-only"):
+        for kind in ("tmpfs of 4 KB", "read-only"):
             with folder() as files:
-                mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(files)]
+                # One page, which the old file takes.
+                mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(files)]
                 subprocess.run(mount, check=True)
                 try:
                     (files / "old.txt").write_text(OLD, encoding="utf-8")
