@@ -19,7 +19,7 @@ LIMITS = (
     "the verdict rests on the budget of the engine: what lies outside it (context, graphs before vLLM 0.20) may by its "
     "best value be more than is left, which the page then shows as missing beside FITS; so it was in 1 of 1,652 plans "
     "that fit, of 3,000 random ones on hardware of the catalogue (seed 77)",
-    "first tokens of llama.cpp are not held at their floor: the estimate lies below it for prompts of a few tokens (RTX "
+    "first tokens of llama.cpp are not held at their floor: it lies below for prompts of a few tokens (RTX "
     "4090, 1 token: 0.1 us, floor 1.6 us) and for fp32 weights (A100, 513 tokens: at most 85 us, floor 141 us)",
 )
 NAMED = re.compile(r"^tests/properties/\S+?::.*:$", re.MULTILINE)
