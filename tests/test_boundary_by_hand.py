@@ -1,8 +1,10 @@
 """Boundaries beside sums done by hand: what a sample of mutants (trust/mutation.py) found no test of."""
 
+import math
 from dataclasses import replace
 
 import pytest
+import scenarios as make
 from test_boundary_application_caches import VISION
 from test_boundary_chunked_prefill import situation as chunked
 from test_boundary_parallelism import situation
@@ -13,17 +15,24 @@ from infopt.boundaries import cuda_graphs, kv_offload, paged_kv
 from infopt.boundaries.chunked_prefill import judge as judge_chunks
 from infopt.boundaries.drafting import drafting
 from infopt.boundaries.image_tokens import image_figures, with_image_tokens
+from infopt.boundaries.kv_offload import REUSE_SHARE
 from infopt.boundaries.load import Load, Offload, Prefix, Traffic
 from infopt.boundaries.paged_kv import room
-from infopt.boundaries.placement_links import PlacementLinks, wires_here
-from infopt.boundaries.placements import placed
+from infopt.boundaries.parallelism import measured_spread
+from infopt.boundaries.placement_links import PlacementLinks, placement_data, wires_here
+from infopt.boundaries.placements import _degrees, _may_fit, placed
 from infopt.boundaries.prefix_gains import fitting, machine_s, throughput_ratio, with_reuse
-from infopt.boundaries.prefix_reuse import reuse_of
+from infopt.boundaries.prefix_reuse import _remembered, reuse_of
 from infopt.boundaries.quantities import with_context
 from infopt.boundaries.registry import techniques
 from infopt.boundaries.situation import Situation
+from infopt.boundaries.steps import _scaled
+from infopt.boundaries.weight_quantization import _candidate, _place
 from infopt.ledgers.links import send_s
 from infopt.ledgers.offload import SECONDS_PER_YEAR
+from infopt.ledgers.prefix_cache import zipf
+from infopt.ledgers.step_time import first_token_s
+from infopt.profiles.geometry import LayerRun
 
 
 def test_image_tokens_take_what_the_prompt_takes_longer_than_its_text() -> None:
@@ -134,3 +143,90 @@ def test_the_fullest_replica_and_the_others_share_the_requests() -> None:
     steps, batch, after = here.steps, fitting(here), with_reuse(here, reuse)
     rates = [1 / machine_s(after, steps, share * batch) for share in (1.5, *3 * [2.5 / 3])]
     assert throughput_ratio(here, reuse, steps) == pytest.approx(machine_s(here, steps, batch) * sum(rates) / 4)
+
+
+def test_experts_of_a_mixture_are_split_or_whole_in_every_width() -> None:
+    mixture, dense = (situation(name, "h100:4").scenario for name in ("gpt-oss-120b", "8b"))
+    without_stages = {(tp, ep) for _, tp, pp, dp, ep in _degrees(mixture, 4) if pp == dp == 1}
+    assert without_stages == {(1, 1), (2, 1), (2, 2), (4, 1), (4, 4)}
+    assert {ep for *_, ep in _degrees(dense, 4)} == {1}
+
+
+def test_steps_that_take_less_lose_their_overhead_first_then_bytes_down_to_the_floor() -> None:
+    here = situation("8b", "h100")
+    s, steps = here.scenario, here.steps
+    terms = steps.terms_s(s.sharing_batch, s.decode_context_tokens)
+    total_s, bytes_s = sum(terms.values()), terms["weights"] + terms["kv"]
+    floor_s = here.bandwidth.step_floor_s
+    assert floor_s < bytes_s < total_s
+    less = _scaled(steps, (bytes_s + floor_s) / 2 / total_s)
+    assert (less.overhead, less.stall) == (0.0, 0.0)
+    assert less.traffic == pytest.approx((bytes_s + floor_s) / 2 / bytes_s)
+    assert _scaled(steps, 0.01).traffic == pytest.approx(floor_s / bytes_s)
+
+
+def test_a_first_token_is_what_was_measured_where_it_was() -> None:
+    """Else the work of the prompt and a step."""
+    steps = situation("8b", "h100").steps
+    assert steps.shape is not None
+    assert steps.constants is not None
+    assert steps.constants.first_token is not None
+    measured_s = first_token_s(steps.shape, steps.constants, 0.01, 8, 1500, 500)
+    assert steps.ttft_s(0.01, 8, 2000, 500) == pytest.approx(measured_s)
+    plain = replace(steps, constants=steps.constants.model_copy(update={"first_token": None}))
+    assert plain.ttft_s(0.01, 8, 2000, 500) == pytest.approx(plain.prompt_s(2000, 500) + 0.01)
+
+
+def test_weights_may_fit_in_exactly_as_much_memory() -> None:
+    s = make.scenario()
+    weights_bytes = 2 * sum(s.model.params_by_part.values())
+    exact, short = (
+        replace(s, accelerator=replace(s.accelerator, usable_memory_bytes=weights_bytes - less)) for less in (0, 1)
+    )
+    assert _may_fit(exact)
+    assert not _may_fit(short)
+
+
+def test_a_gain_between_placements_of_one_width_was_off_either_way() -> None:
+    low, high = placement_data("gain_spread")["value"]["dense"]
+    here = placed(situation("70b", "h100:8"), 2, 4, 1, 1, 1)
+    assert measured_spread(here, here) == (min(low, 1 / high), max(high, 1 / low))
+    wide = placed(here.situation, 1, 8, 1, 1, 1)
+    assert measured_spread(wide, here) == (low, high)
+    assert measured_spread(here, wide) == (1 / high, 1 / low)
+
+
+def test_those_that_do_not_fit_at_once_wait_for_their_turn() -> None:
+    """2 groups hold 4 sequences each: of 12 each waits 12 / 8 times as long for a token."""
+    here = placed(situation("70b", "h100:4", batch=12), 2, 2, 1, 1, 1)
+    assert here.resident == here.held_by_replica == 4
+    assert here.waited_s(here.steps) == pytest.approx(here.tpot_s(here.steps) * 12 / 8)
+    assert here.name == "2 x tp 2"
+
+
+def test_a_share_is_searched_up_to_all() -> None:
+    assert REUSE_SHARE.high(situation("8b", "h100")) == 1
+
+
+def test_degrees_of_a_placement_multiply_to_its_devices() -> None:
+    """Without a link also pipelines, of no more stages than layers."""
+    few = replace(situation("8b", "l40s:6").scenario, model=make.model([LayerRun(2, make.attention(), make.DENSE)]))
+    found = [math.prod((groups, tp, pp, dp)) for groups, tp, pp, dp, _ in _degrees(few, 6)]
+    assert set(found) == {6}
+    assert {pp for _, _, pp, _, _ in _degrees(few, 6)} == {1, 2}
+
+
+def test_a_format_that_makes_it_fit_is_judged_by_its_time() -> None:
+    tight, roomy = situation("70b", "h100:1", batch=1), situation("8b", "h100:1", batch=1)
+    assert not tight.fits
+    for before in (tight, roomy):
+        fp8 = _candidate(before, "fp8")
+        int4 = _candidate(before, "int4")
+        assert int4.situation.fits
+        assert _place(before, int4)[0] is False
+        assert _place(before, fp8)[0] is not (before.fits or fp8.situation.fits)
+
+
+def test_without_shared_tokens_a_pool_remembers_as_many_requests_as_it_holds() -> None:
+    assert _remembered(zipf(3, 0.0), 1000.0, 0.0, 50.0) == 20
+    assert _remembered(zipf(3, 0.0), 1000.0, 10.0, 0.0) == math.inf

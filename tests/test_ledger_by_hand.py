@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from scenarios import MIXTURE, attention, device, model, scenario
+from scenarios import DENSE, GIB, MIXTURE, attention, device, model, scenario
 from test_calibrate_step import placed, point, time_s
 from test_device_steps import LARGE, SMALL, flat, step
 
 from infopt.hardware.accelerator import Link
+from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
 from infopt.ledgers.activation import activation_term, logits_bytes
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.calibrate_step import calibrate
@@ -18,9 +20,15 @@ from infopt.ledgers.device_steps import device_constants
 from infopt.ledgers.estimate import band_of, prompt_time_s
 from infopt.ledgers.max_load import LoadParts, load_parts, load_terms_s
 from infopt.ledgers.memory import memory_ledger
+from infopt.ledgers.paging import layout
 from infopt.ledgers.pool import free_interval, room, stage_memory
-from infopt.ledgers.step_time import first_token_s, prompt_work_s
-from infopt.profiles.geometry import LayerRun
+from infopt.ledgers.preemption import preemption, replay
+from infopt.ledgers.reuse_gaps import reuse_gaps
+from infopt.ledgers.shards import rank_widths
+from infopt.ledgers.step_time import first_token_s, kernel_cost_s, prompt_work_s, step_shape, step_terms_s
+from infopt.ledgers.traced import Tape
+from infopt.ledgers.weights import embedding_rank_bytes, head_rank_bytes
+from infopt.profiles.geometry import LayerRun, Mixer
 from infopt.profiles.load_constants import LoadConstants
 from infopt.profiles.step_constants import Band
 
@@ -145,7 +153,9 @@ def test_a_full_device_may_run_out_while_the_sampler_warms_up():
     ledgers = {share: memory_ledger(replace(s, utilization=share)) for share in (0.94, 0.999)}
     caveats = {share: [c for c in ledger.caveats if c.id == "warm-up"] for share, ledger in ledgers.items()}
     assert not caveats[0.94]
-    assert "sampler warm-up" in caveats[0.999][0].text
+    (warning,) = caveats[0.999]
+    assert f"sampler warm-up may ask {logits_bytes(s) / GIB:.2f} GiB at once" in warning.text
+    assert f"{ledgers[0.999].margin_bytes / GIB:.2f} GiB left" in warning.text
 
 
 def test_the_last_stage_alone_says_that_it_holds_logits():
@@ -191,3 +201,101 @@ def test_a_pool_of_exactly_what_is_free_is_placed():
     free, _, _ = free_interval(replace(s, kv_pool_bytes=1), part)
     assert room(replace(s, kv_pool_bytes=free), part).holds
     assert not room(replace(s, kv_pool_bytes=free + 1), part).holds
+
+
+def test_a_vocabulary_is_padded_to_64_rows_before_it_is_split():
+    """1,001 tokens are 1,024 rows; 4096 numbers of two bytes each, a half on each of two ranks."""
+    s = scenario(model(vocab=1001, embed_params=1001 * 4096, head_params=1001 * 4096), gpus=2, tp=2)
+    assert embedding_rank_bytes(s) == pytest.approx(1024 * 4096 * 2 / 2)
+    assert head_rank_bytes(s) == pytest.approx(1024 * 4096 * 2 / 2)
+
+
+def test_links_of_a_step_are_two_collectives_a_layer_and_a_hop_for_each_further_stage():
+    s, clock = placed("bf16", "h100:4", 4, "vllm")
+    constants = clock.constants.model_copy(update={"collective_s": 1e-5, "hop_s": 1e-3})
+    waits = {
+        (tp, pp): step_shape(replace(s, tp=tp, pp=pp, gpus=tp * pp), constants).links_s
+        for tp, pp in ((1, 1), (2, 1), (1, 2), (2, 2))
+    }
+    assert waits == pytest.approx({(1, 1): 0, (2, 1): 64e-5, (1, 2): 1e-3, (2, 2): 64e-5 + 1e-3})
+
+
+def test_one_request_at_a_time_is_also_a_pool_that_preempts():
+    s, _ = placed("bf16", "h100", 4, "vllm")
+    s = replace(s, kv_pool_bytes=450 * 131072, batch=4, input_tokens=200, output_tokens=200, context_tokens=400)
+    found = memory_ledger(s)
+    assert found.max_sequences == 1
+    assert preemption(s, found) is not None
+
+
+def test_attention_takes_its_own_time_where_query_heads_that_share_a_cache_were_measured():
+    """4 query heads share a cached one: bytes x 4 / (10 bytes a cycle x cycles a second), beside their reading."""
+    s, clock = placed("q4_k_m", "rtx 4090", 1, "llama.cpp")
+    measured = clock.constants.model_copy(update={"head_bytes_per_cycle": 10.0})
+    cycles_per_s = multiprocessor_cycles_per_s(s.accelerator)
+    plain, own = (
+        step_terms_s(step_shape(s, constants), constants, 1, 1000.0, 100, 200)
+        for constants in (clock.constants.model_copy(update={"head_bytes_per_cycle": None}), measured)
+    )
+    assert own["attention"] == pytest.approx(1000 * 131072 * 4 / (10 * cycles_per_s))
+    assert "attention" not in plain
+
+
+def test_a_prompt_in_two_pieces_is_answered_after_the_second():
+    """3,000 tokens at 2,048 a step take two steps, the second gives the first of 10 tokens: 11 steps."""
+    found = replay(1000, lambda tokens: -(-tokens // 16), 16, 1, 3000, 10, 256, 2048)
+    assert found is not None
+    assert (found.steps, found.preemptions) == (11, 0)
+
+
+def test_array_functions_with_options_cannot_be_written_down():
+    x = Tape().input("x")
+    with pytest.raises(TypeError):
+        np.add(x, 1, dtype="float32")
+    with pytest.raises(TypeError):
+        np.add.reduce(x)
+    with pytest.raises(TypeError):
+        np.cosh(x)
+
+
+def test_widths_of_columns_are_asked_for():
+    profile = model()
+    assert rank_widths(profile, 2) == rank_widths(profile, 2, columns=False) != rank_widths(profile, 2, columns=True)
+
+
+def test_without_batches_a_device_s_intervals_start_at_one_sequence_and_double():
+    points = (step(SMALL, cost=COST), step(LARGE, cost=COST))
+    constants = device_constants(scenario(SMALL, device(measured_steps=points)))
+    assert [band.sequences for band in constants.bands[:4]] == [1, 2, 4, 8]
+    assert constants.bands[0].high < constants.bands[1].high < constants.bands[2].high
+
+
+@pytest.mark.parametrize(
+    ("where", "weights", "added"), [("b200", "fp8", "fp8"), ("b200", "bf16", ""), ("h100", "fp8", "before")]
+)
+def test_a_kernel_costs_more_before_capability_10_and_with_8_bit_weights_from_10_on(where, weights, added):
+    s, clock = placed(weights, where, 4, "vllm")
+    constants = clock.constants.model_copy(
+        update={"kernel_s": 1e-6, "kernel_before_cc10_s": 2e-6, "kernel_fp8_cc10_s": 4e-6}
+    )
+    assert kernel_cost_s(s, constants) == pytest.approx({"": 1e-6, "before": 3e-6, "fp8": 5e-6}[added])
+
+
+def test_what_sglang_leaves_of_its_static_share_less_activations_and_graphs_is_margin():
+    s, _ = placed("bf16", "h100", 4, "sglang")
+    assert s.engine.budget == "static_share"
+    s = replace(s, utilization=0.5)
+    found, capacity = memory_ledger(s), s.accelerator.usable_memory_bytes
+    held = 0.5 * (capacity - s.engine.non_torch_bytes.single.value - found.communication_bytes)
+    assert found.margin_bytes == pytest.approx(held - found.activation_bytes - found.graph_bytes)
+    assert found.margin_bytes > 0
+
+
+def test_gaps_of_no_replica_are_of_no_request():
+    assert (reuse_gaps([]).requests, reuse_gaps([]).asked_blocks) == (0, 0)
+
+
+def test_layers_without_a_cache_take_no_block():
+    nothing = LayerRun(2, Mixer(kind="none"), DENSE, norm_params=8192)
+    found = layout([nothing], scenario())
+    assert (found.groups, found.block_bytes, found.kinds, found.request_bytes(8192)) == (0, 0.0, (), 0.0)
