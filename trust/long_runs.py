@@ -122,8 +122,9 @@ def sweep(rows: int, folder: Path) -> int:
 
 
 def sweep_json(rows: int, folder: Path) -> int:
-    """A grid to a file of JSON lines."""
-    return peak_bytes((*SWEEP, "--ctx", f"1:{rows // 2000}", "--out", str(folder / "rows.jsonl")))
+    """A grid of one device to a file of JSON lines."""
+    grid = ("--hw", "h100", "--batch", "1:1000", "--ctx", f"1000:{999 + rows // 1000}")
+    return peak_bytes(("sweep", "--model", "8b", *grid, "--out", str(folder / "rows.jsonl")))
 
 
 def sweep_cases(rows: int, folder: Path) -> int:
@@ -224,7 +225,7 @@ def resident_bytes(pid: int) -> int:
 MB = 1_000_000
 RUNS = (
     Run("sweep to CSV", "rows", 1_000_000, 10_000_000, sweep, 300 * MB, most_growth=0.1),
-    Run("sweep to JSON lines", "rows", 1_000_000, 3_000_000, sweep_json, 300 * MB, most_growth=0.1),
+    Run("sweep to JSON lines", "rows", 300_000, 3_000_000, sweep_json, 300 * MB, most_growth=0.1),
     Run("sweep of a file of cases", "rows", 300_000, 3_000_000, sweep_cases, 300 * MB, most_growth=0.1),
     Run("simulate", "requests", 100_000, 1_000_000, simulate, 400 * MB, most_bytes_per_unit=250),
     Run("simulate --rows", "requests", 20_000, 200_000, simulate_rows, 400 * MB, most_bytes_per_unit=500),
@@ -284,6 +285,7 @@ def figure_of(every: list[Found], table: list[list[str]]) -> Figure:
             "a simulation keeps 61 bytes of each request, since percentiles are exact, and twice as many while it sums",
             "where more arrives than is served, whoever waits is kept as well",
             "gate keeps each file's plan and findings until its one answer is written",
+            "as JSON lines a second device takes 22 MB more once, where its rows begin, and no more after it",
             "Parquet is not measured: its rows go out in groups of one size",
             "peak memory is of one run each; it repeats within a few MB",
         ],
