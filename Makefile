@@ -12,7 +12,7 @@ $(shell [ -x $(BIN)/python ] || rm -rf $(VENV))
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: plan test test-engine check bench startup trust regression docs docs-links wheel sdist release-check clean
+.PHONY: plan test test-engine check bench startup trust regression fuzz fuzz-smoke properties mutation coverage safety dependencies endings long-runs peers peers-install sbom docs docs-links wheel sdist release-check clean
 
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
@@ -47,6 +47,46 @@ startup: wheel
 trust: $(VENV)/.dev-ready
 	@$(BIN)/python trust/summary.py --run
 
+# Foreign bytes into every reader; a night is SECONDS=7200. With atheris where it can be had, else our own engine.
+SECONDS ?= 600
+SEED ?= 10
+fuzz: $(VENV)/.dev-ready
+	@$(PIP_INSTALL) --editable '.[fuzz]' || echo "fuzz: atheris cannot be had here, our own engine is used"
+	@$(BIN)/python trust/fuzzing.py --seconds $(SECONDS) --seed $(SEED)
+
+fuzz-smoke: $(VENV)/.dev-ready
+	@$(BIN)/python trust/fuzzing.py --smoke
+
+EXAMPLES ?= 200
+properties: $(VENV)/.dev-ready
+	@$(BIN)/python trust/properties.py --examples $(EXAMPLES) --seed $(SEED)
+
+# Goes on where it stopped.
+mutation: $(VENV)/.dev-ready
+	@$(BIN)/python trust/mutation.py --sample 400 --seed $(SEED)
+
+coverage: $(VENV)/.dev-ready
+	@$(BIN)/python trust/coverage_lines.py
+
+safety: $(VENV)/.dev-ready
+	@$(BIN)/python trust/safety.py
+
+dependencies: $(VENV)/.dev-ready
+	@$(BIN)/python trust/dependencies.py
+
+endings: $(VENV)/.dev-ready
+	@$(BIN)/python trust/endings.py
+
+long-runs: $(VENV)/.dev-ready
+	@$(BIN)/python trust/long_runs.py
+
+# infopt beside other tools, each in an environment of its own below .peers/.
+peers-install: $(VENV)/.dev-ready
+	@$(BIN)/python bench/peers.py --install
+
+peers: wheel
+	@$(BIN)/python bench/peers.py --write
+
 # Answers of a frozen grid of scenarios beside the accepted ones.
 regression: $(VENV)/.dev-ready
 	@$(BIN)/python bench/regression.py
@@ -76,13 +116,18 @@ sdist: $(VENV)/.dev-ready
 	@$(BIN)/python -m build --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@rm dist/build.log && ls dist/*
 
+# What an installation brings, CycloneDX, beside the wheel.
+sbom: wheel
+	@$(BIN)/python tools/sbom.py dist/*.whl
+
 # Nothing is uploaded. The tests build once more, from tracked files alone, and run the wheel without development tools.
 release-check: sdist
 	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tools/sbom.py dist/*.whl
 	$(BIN)/pytest tests/test_packaging.py tests/test_release.py
 
 clean:
-	rm -rf $(VENV) .engine .links build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .engine .peers .links build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:

@@ -22,6 +22,7 @@ from infopt.profiles.files import LocalFile, parse_json
 from infopt.profiles.geometry import ModelProfile
 from infopt.profiles.local_cache import choose_gguf, huggingface_home
 from infopt.profiles.model_names import HubName
+from infopt.units import whole_of
 
 TIMEOUT_S = 10.0  # of one silence on the line
 DEADLINE_S = 30.0  # of one whole answer
@@ -244,10 +245,10 @@ def _late(url: str) -> InfoptError:
 
 def _bounded(response: Any, limit: int, url: str, deadline: Deadline) -> bytes:
     """The whole body, within the size limit and the deadline."""
-    announced = response.headers.get("Content-Length", "")
+    announced = whole_of(response.headers.get("Content-Length", ""))
     body = bytearray()
     while True:
-        if len(body) > limit or (announced.isdigit() and int(announced) > limit):
+        if len(body) > limit or (announced is not None and announced > limit):
             raise InfoptError(f"{url}: the answer is larger than the {limit} bytes expected of it")
         piece = response.read1(min(1 << 16, limit + 1 - len(body)))
         if deadline.passed:  # a connection that was cut reads as one that ended
@@ -255,7 +256,7 @@ def _bounded(response: Any, limit: int, url: str, deadline: Deadline) -> bytes:
         if not piece:
             break
         body += piece
-    if announced.isdigit() and len(body) < int(announced):
+    if announced is not None and len(body) < announced:
         raise InfoptError(f"{url}: the answer ends after {len(body)} of {announced} bytes")
     return bytes(body)
 

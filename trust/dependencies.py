@@ -41,11 +41,11 @@ def main() -> None:
     holds = not refused and not loose and not known
     conclude(
         Figure(
-            name="trust-dependencies",
+            name="dependencies",
             claim="every run-time dependency has a licence of trust/licences.yaml and a lower bound; no known advisory",
             figure=f"{len(found)} packages, {len(refused)} of other licences, {len(loose)} without a bound; {said}",
             holds=(holds or False) if audited or not holds else None,
-            command="make trust-dependencies",
+            command="make dependencies",
             limits=[
                 *refused, *loose, *known,
                 *([f"not installed here, so not looked at: {', '.join(sorted(set(absent)))}"] if absent else []),

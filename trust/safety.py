@@ -31,12 +31,12 @@ def main() -> None:
     passed, failed, skipped = (sum(int(row[column]) for row in rows[1:]) for column in (2, 3, 4))
     conclude(
         Figure(
-            name="trust-safety",
+            name="safety",
             claim="no connection without --online or an address, no token elsewhere or in an output, answers of 10 s "
             "and 20 MB, probes within half of the free memory, old records whole",
             figure=f"{passed} safety tests passed, {failed} failed, {skipped} skipped",
             holds=failed == 0 and passed > 0,
-            command="make trust-safety",
+            command="make safety",
             limits=limits,
             table=rows,
         )
