@@ -283,7 +283,7 @@ def figure_of(every: list[Found], table: list[list[str]]) -> Figure:
         seed=0,
         limits=[
             "a simulation keeps 61 bytes of each request, since percentiles are exact, and twice as many while it sums",
-            "below 100,000 requests it grows by 560 B a request: the flood of which the saturation is taken grows with it",
+            "below 100,000 requests it takes 560 B each: the flood of which saturation is taken grows too",
             "where more arrives than is served, whoever waits is kept as well",
             "gate keeps each file's plan and findings until its one answer is written",
             "as JSON lines a second device takes 22 MB more once, where its rows begin, and no more after it",
