@@ -11,22 +11,27 @@ from test_boundary_parallelism import situation
 from test_boundary_speculative import asked
 from test_boundary_speculative import placed as target
 
-from infopt.boundaries import cuda_graphs, kv_offload, paged_kv
+from infopt.boundaries import cuda_graphs, kv_offload, lora, paged_kv
 from infopt.boundaries.chunked_prefill import judge as judge_chunks
+from infopt.boundaries.chunked_prefill import ridge_tokens
 from infopt.boundaries.drafting import drafting
 from infopt.boundaries.image_tokens import image_figures, with_image_tokens
 from infopt.boundaries.kv_offload import REUSE_SHARE
-from infopt.boundaries.load import Load, Offload, Prefix, Traffic
+from infopt.boundaries.load import Adapters, Load, Offload, Prefix, Traffic
 from infopt.boundaries.paged_kv import room
-from infopt.boundaries.parallelism import measured_spread
+from infopt.boundaries.parallelism import _costs, measured_spread
+from infopt.boundaries.parallelism import _rule as parallelism_rule
+from infopt.boundaries.parallelism_steps import context
 from infopt.boundaries.placement_links import PlacementLinks, placement_data, wires_here
-from infopt.boundaries.placements import _degrees, _may_fit, placed
+from infopt.boundaries.placements import _degrees, _may_fit, placed, present
+from infopt.boundaries.prefix_caching import _rule as prefix_rule
 from infopt.boundaries.prefix_gains import fitting, machine_s, throughput_ratio, with_reuse
 from infopt.boundaries.prefix_reuse import _remembered, reuse_of
-from infopt.boundaries.quantities import with_context
-from infopt.boundaries.registry import techniques
+from infopt.boundaries.quantities import BANDWIDTH, BATCH, CONTEXT, RATE, with_context
+from infopt.boundaries.registry import technique, techniques
 from infopt.boundaries.situation import Situation
-from infopt.boundaries.steps import _scaled
+from infopt.boundaries.steps import _scaled, interpolated
+from infopt.boundaries.weight_kernels import unpacking
 from infopt.boundaries.weight_quantization import _candidate, _place
 from infopt.ledgers.links import send_s
 from infopt.ledgers.offload import SECONDS_PER_YEAR
@@ -93,6 +98,7 @@ def test_what_the_documents_say_names_the_document() -> None:
     said = {one.id: one.judge(here).rule for one in techniques()}
     assert {name: rule.document for name, rule in said.items() if rule is not None}.items() >= {
         ("more-bandwidth", 1),
+        ("continuous-batching", 1),
         ("attention-kernels", 3),
         ("cuda-graphs", 2),
         ("kv-offload", 2),
@@ -205,7 +211,7 @@ def test_those_that_do_not_fit_at_once_wait_for_their_turn() -> None:
 
 
 def test_a_share_is_searched_up_to_all() -> None:
-    assert REUSE_SHARE.high(situation("8b", "h100")) == 1
+    assert (REUSE_SHARE.low, REUSE_SHARE.high(situation("8b", "h100"))) == (0, 1)
 
 
 def test_degrees_of_a_placement_multiply_to_its_devices() -> None:
@@ -230,3 +236,118 @@ def test_a_format_that_makes_it_fit_is_judged_by_its_time() -> None:
 def test_without_shared_tokens_a_pool_remembers_as_many_requests_as_it_holds() -> None:
     assert _remembered(zipf(3, 0.0), 1000.0, 0.0, 50.0) == 20
     assert _remembered(zipf(3, 0.0), 1000.0, 10.0, 0.0) == math.inf
+
+
+def test_pools_of_replicas_add_up() -> None:
+    one, four = (
+        next(f.value for f in kv_offload.judge(here).figures if f.name == "pool_tokens")
+        for here in (situation("8b", "h100:1"), situation("8b", "h100:4", tp=1, dp=4, batch=32))
+    )
+    assert one is not None
+    assert four == 4 * one
+
+
+def test_requests_need_routing_only_to_more_groups() -> None:
+    here = situation("8b", "h100:4")
+    one, four = placed(here, 1, 4, 1, 1, 1), placed(here, 4, 1, 1, 1, 1)
+    assert any("routed" in cost for cost in _costs(one, four))
+    assert not any("routed" in cost for cost in _costs(four, one))
+    assert not any("routed" in cost for cost in _costs(four, four))
+
+
+def test_below_the_first_point_of_a_curve_it_holds() -> None:
+    curve = ((4.0, 0.5), (8.0, 1.0), (16.0, 3.0))
+    assert [interpolated(curve, tokens) for tokens in (1, 4, 6, 8, 12, 20)] == [0.5, 0.5, 0.75, 1.0, 2.0, 4.0]
+    assert interpolated(((4.0, 0.5),), 100) == 0.5
+
+
+def test_a_rule_says_why_only_where_it_differs() -> None:
+    """Of prefix caching: 90 % fewer FLOP are `use`, none are `skip`."""
+    assert (prefix_rule(0.9, "use").says, prefix_rule(0.0, "skip").says) == ("use", "skip")
+    assert prefix_rule(0.9, "use").why == prefix_rule(0.0, "skip").why == ""
+    assert prefix_rule(0.9, "limited").why
+    assert prefix_rule(0.0, "use").why
+
+
+def test_a_lone_request_waits_for_links_as_one_token_does() -> None:
+    here = placed(situation("deepseek-v3", "h100:16", batch=1), 1, 8, 2, 1, 1)
+    assert here.linked_s(here.links) == pytest.approx(here.links.pass_s(1))
+
+
+def test_the_second_document_s_rule_follows_the_placement() -> None:
+    """Where one GPU is not enough: TP inside the fast links is what it wants, a pipeline inside a machine is not."""
+    here = {(tp, pp): situation("70b", "h100:4", tp=tp, pp=pp) for tp, pp in ((4, 1), (2, 2))}
+    said = {degrees: parallelism_rule(one, present(one), "skip").says for degrees, one in here.items()}
+    assert said == {(4, 1): "skip", (2, 2): "use"}
+
+
+def test_prefill_is_shown_for_the_present_placement() -> None:
+    here = situation("70b", "h100:4")
+    found = {figure.name: figure.value for figure in context(here, present(here))}
+    assert found["prompt_s"] == present(here).prompt_s(here.steps)
+
+
+def test_names_of_placements_are_their_degrees() -> None:
+    mixture = situation("gpt-oss-120b", "h100:4")
+    degrees = ((2, 2, 1, 1, 2), (1, 4, 1, 1, 1), (1, 1, 1, 4, 4), (4, 1, 1, 1, 1))
+    assert [placed(mixture, *each).name for each in degrees] == ["2 x tp 2 ep 2", "tp 4", "dp 4 ep 4", "4 x tp 1"]
+
+
+def test_a_token_waits_for_its_step_and_for_the_prompts_of_others() -> None:
+    steps = situation("70b", "h100:4").steps
+    assert steps.tpot_s(8, 2150) == pytest.approx(steps.step_s(8, 2150) + steps.stall_s(8))
+
+
+def test_adapters_on_one_base_pay_also_where_steps_are_only_assumed() -> None:
+    here = Situation(make.scenario(batch=8), Load(adapters=Adapters(8, 16, 8)))
+    assert here.steps.basis != "measured"
+    assert lora.judge(here).verdict == "use"
+
+
+def test_speedups_are_shown_at_four_batches_four_times_apart() -> None:
+    here = asked(target("8b", "h100"), method="ngram", acceptance=0.7)
+    found = [figure.name for figure in technique("speculative").judge(here).figures]
+    shown = [name.removeprefix("speedup_ratio_batch_") for name in found if name.startswith("speedup_ratio_batch_")]
+    assert shown == ["1", "4", "16", "64"]
+
+
+def test_techniques_stand_in_the_third_document_s_order_of_trying() -> None:
+    steps = {1: "attention-kernels continuous-batching paged-kv", 3: "speculative", 4: "prefix-caching"}
+    steps |= {5: "application-caches", 6: "parallelism"}
+    found = {step: " ".join(sorted(one.id for one in techniques() if one.order == step)) for step in steps}
+    assert found == steps
+
+
+def test_what_is_counted_is_whole_and_what_is_measured_is_not() -> None:
+    assert {q.name: q.whole for q in (BATCH, CONTEXT, RATE, BANDWIDTH)} == {
+        "batch": True,
+        "context": True,
+        "rate": False,
+        "bandwidth": False,
+    }
+
+
+def test_a_batch_that_fills_the_units_alone_needs_chunks_of_one_token() -> None:
+    here = chunked("8b", "h100", batch=1000, input_tokens=100, output_tokens=20)
+    ridge = ridge_tokens(here)
+    assert ridge is not None
+    assert ridge < 999
+    found = {figure.name: figure.value for figure in judge_chunks(here).figures}
+    assert found["smallest_chunk_tokens"] == 1
+
+
+def test_eight_bits_are_unpacked_as_those_below_sixteen() -> None:
+    """An A100 has no FP8: int8_wo was read up to 1.16 times as long as its bytes, int4_wo up to 1.72 (kernels data)."""
+    found = {name: unpacking(situation("8b", "a100", weights=name).scenario) for name in ("int8", "fp8", "int4_awq")}
+    assert {name: each.traffic_ratio[2] for name, each in found.items() if each is not None} == {
+        "fp8": 1.16,
+        "int4_awq": 1.72,
+    }
+
+
+def test_experts_have_slots_from_the_version_that_brought_them() -> None:
+    """vLLM 0.11.1 (data/lora.yaml)."""
+    held = {
+        v: lora.slots_of(situation("gpt-oss-120b", "h100:2", engine_version=v)).experts for v in ("0.11.0", "0.11.1")
+    }
+    assert held == {"0.11.0": False, "0.11.1": True}

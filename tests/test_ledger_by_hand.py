@@ -1,33 +1,36 @@
 """Ledgers beside sums done by hand: what a sample of mutants (trust/mutation.py) found no test of."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scenarios import DENSE, GIB, MIXTURE, attention, device, model, scenario
+from scenarios import DENSE, GIB, MIXTURE, attention, device, model, recurrent, scenario
 from test_calibrate_step import placed, point, time_s
-from test_device_steps import LARGE, SMALL, flat, step
+from test_device_steps import HUGE, LARGE, MIDDLE, SMALL, flat, step
 
 from infopt.hardware.accelerator import Link
 from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
-from infopt.ledgers.activation import activation_term, logits_bytes
+from infopt.ledgers.activation import _expert_widths, activation_term, logits_bytes
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.calibrate_step import calibrate
 from infopt.ledgers.compute import all_weights_read_bytes, prefill_flop
 from infopt.ledgers.device_bands import Asked, kv_share_of_step
 from infopt.ledgers.device_fit import fit_steps
 from infopt.ledgers.device_steps import device_constants
-from infopt.ledgers.estimate import band_of, prompt_time_s
-from infopt.ledgers.max_load import LoadParts, load_parts, load_terms_s
+from infopt.ledgers.estimate import NoEstimate, band_of, prompt_time_s, step_clock
+from infopt.ledgers.lora import mixer_width
+from infopt.ledgers.max_load import LoadParts, _prompt_s, load_parts, load_terms_s
+from infopt.ledgers.measured_memory import _moved
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.paging import layout
-from infopt.ledgers.pool import free_interval, room, stage_memory
+from infopt.ledgers.pool import free_interval, pool_interval, room, stage_memory
 from infopt.ledgers.preemption import preemption, replay
 from infopt.ledgers.reuse_gaps import reuse_gaps
 from infopt.ledgers.shards import rank_widths
 from infopt.ledgers.step_time import first_token_s, kernel_cost_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.traced import Tape
-from infopt.ledgers.weights import embedding_rank_bytes, head_rank_bytes
+from infopt.ledgers.weights import embedding_rank_bytes, head_rank_bytes, stage_rank_bytes
 from infopt.profiles.geometry import LayerRun, Mixer
 from infopt.profiles.load_constants import LoadConstants
 from infopt.profiles.step_constants import Band
@@ -49,11 +52,13 @@ def test_caches_of_two_models_are_not_two_contexts_of_one():
     assert fit_steps((long, step(SMALL, cost=COST, context=256))).kv_is_solved
 
 
-def test_every_expert_is_read_in_the_end():
-    s = scenario(model([LayerRun(32, attention(), MIXTURE, norm_params=8192)]))
+@pytest.mark.parametrize(("placement", "share"), [({}, 1), ({"tp": 2}, 1), ({"dp": 2, "ep": 2}, 0.5)])
+def test_every_expert_is_read_in_the_end(placement, share):
+    """6 of 8 experts of 32 layers are not among the two of one token: 3 x 4096 x 1024 weights of two bytes each."""
+    gpus = 2 if placement else 1
+    s = scenario(model([LayerRun(32, attention(), MIXTURE, norm_params=8192)]), gpus=gpus, batch=2, **placement)
     read = bandwidth_ledger(s).weight_bytes_per_step
-    # 6 of 8 experts of 32 layers are not among the two of one token; 3 x 4096 x 1024 weights of two bytes each
-    assert all_weights_read_bytes(s, bandwidth_ledger(s)) - read == 32 * 6 * 3 * 4096 * 1024 * 2
+    assert all_weights_read_bytes(s, bandwidth_ledger(s)) - read == share * 32 * 6 * 3 * 4096 * 1024 * 2
 
 
 def test_points_faster_than_the_memory_end_at_its_bandwidth():
@@ -299,3 +304,98 @@ def test_layers_without_a_cache_take_no_block():
     nothing = LayerRun(2, Mixer(kind="none"), DENSE, norm_params=8192)
     found = layout([nothing], scenario())
     assert (found.groups, found.block_bytes, found.kinds, found.request_bytes(8192)) == (0, 0.0, (), 0.0)
+
+
+def test_what_was_not_measured_names_the_device_as_people_do():
+    for name, said in (("Test 80GB", "on Test 80GB are"), ("", "on test-80gb are")):
+        found = step_clock(scenario(on=device(name=name)))
+        assert isinstance(found, NoEstimate)
+        assert said in found.reason
+
+
+def test_a_measured_term_at_its_own_limits_is_off_by_its_rounding_and_by_how_starts_repeat():
+    """Two starts agree to 0.02 GiB at worst; printed to 0.015 GiB: 0.025 GiB together (3, 4 and 5)."""
+    term = SimpleNamespace(value_bytes=1.0 * GIB, rounding_bytes=0.015 * GIB)
+    same = (5.0, 4.0, 6.0)
+    assert _moved(term, same, same) == pytest.approx((GIB, 0.975 * GIB, 1.025 * GIB))
+
+
+@pytest.mark.parametrize(("ep", "width"), [(1, 512), (2, 1024)])
+def test_the_workspace_of_experts_is_as_wide_as_what_a_rank_holds_of_one(ep, width):
+    """2 experts a token: gate and up, or the hidden size where that is more, and the width again."""
+    s = scenario(model([LayerRun(32, attention(), MIXTURE, norm_params=8192)]), gpus=2, tp=2, ep=ep)
+    assert _expert_widths(MIXTURE, s) == 2 * (max(2 * width, 4096) + width)
+    assert _expert_widths(replace(MIXTURE, intermediate=8192), s) == 2 * 3 * 8 * width
+
+
+def test_between_measured_sizes_a_first_token_is_as_sure_as_at_them():
+    prompts = [step(profile, tokens=512, seconds=0.01 * profile.layers, context=0) for profile in (SMALL, LARGE)]
+    points = (step(SMALL, cost=COST), step(LARGE, cost=COST), *prompts)
+    where, lengths = device(measured_steps=points), {"input_tokens": 512, "output_tokens": 10, "context_tokens": 522}
+    first = [device_constants(scenario(profile, where, **lengths)).first_token for profile in (SMALL, MIDDLE, HUGE)]
+    low, inside, beyond = first
+    assert (inside.low, inside.high) == (low.low, low.high)
+    assert beyond.high > inside.high
+
+
+def test_a_pool_that_may_be_nothing_is_unsure_where_constants_are_carried_over():
+    s = scenario(batch=4096)
+    part = stage_memory(s, s.model.runs, 0)
+    pool, _, _ = pool_interval(s, part)
+    nothing = replace(s.accelerator, usable_memory_bytes=s.accelerator.usable_memory_bytes - pool / s.utilization)
+    unknown = replace(s, accelerator=nothing, engine=s.engine.model_copy(update={"known": False}))
+    found = room(unknown, stage_memory(unknown, s.model.runs, 0))
+    assert found.low_bytes < 0 < found.high_bytes < found.need_bytes
+    assert found.unsure
+    assert not room(replace(s, accelerator=nothing), part).unsure
+
+
+def test_matrices_of_a_prompt_run_at_their_own_peak_and_attention_at_that_of_16_bits():
+    """1,000 tokens of 32 layers: 32 heads of 128, a query meets half of the keys, 2 FLOP for scores, 2 for values."""
+    s = scenario(input_tokens=1000, output_tokens=500, context_tokens=1500)
+    linear = 2 * (s.model.params_active - s.model.head_params) * 1000
+    attention = 32 * 4 * 32 * 128 * 1000 * 1000 / 2
+    assert _prompt_s(s, 2e15, 1e15) == pytest.approx(linear / 2e15 + attention / 1e15, rel=1e-3)
+
+
+def test_what_is_free_is_as_unsure_as_what_is_taken():
+    s = scenario()
+    part = stage_memory(s, s.model.runs, 0)
+    free, least, most = free_interval(s, part)
+    assert most - free == pytest.approx(sum((term.value - term.low) ** 2 for term in part.terms) ** 0.5)
+    assert free - least == pytest.approx(sum((term.high - term.value) ** 2 for term in part.terms) ** 0.5)
+
+
+def test_collectives_take_what_two_devices_take_more_than_one():
+    s = scenario(gpus=2, tp=2)
+    held = s.engine.non_torch_bytes
+    assert memory_ledger(s).communication_bytes == held.at(2).value - held.single.value > 0
+
+
+def test_adapters_of_a_state_layer_split_their_inner_half():
+    """20 million weights beside a hidden size of 4096: 4,882.8 inner units; A of both matrices is whole on a rank."""
+    found = mixer_width(recurrent(), 4096, 4)
+    assert found.rank_elements == pytest.approx(2 * 4096 + 20e6 / 4096 / 4)
+    assert found.whole_elements == pytest.approx(2 * 4096 + 20e6 / 4096)
+
+
+def test_the_line_of_the_margin_says_whose_rule_it_is():
+    for given, said in (
+        ({}, "left out of reach at utilization 0.9"),
+        ({"kv_pool_bytes": 2**30}, "neither used nor given"),
+    ):
+        s = replace(placed("bf16", "h100", 4, "vllm")[0], **given)
+        (margin,) = [term for term in memory_ledger(s).terms if term.name == "margin"]
+        assert margin.formula.startswith(said)
+
+
+def test_a_prediction_layer_is_held_where_it_is_loaded():
+    """A gigaparameter in bf16, half on each of two ranks: 1e9 bytes more."""
+    s = scenario(model(extra_params={"mtp": 10**9}), gpus=2, tp=2)
+    held = [stage_rank_bytes(s.model.runs, replace(s, mtp_loaded=loaded), True, True) for loaded in (False, True)]
+    assert held[1] - held[0] == 10**9
+
+
+def test_a_pool_smaller_than_a_block_or_below_nothing_holds_none():
+    found = layout(model().runs, scenario())
+    assert [found.blocks(found.block_bytes * share) for share in (-2.0, 0.0, 0.9, 1.0, 2.5)] == [0, 0, 0, 1, 2]

@@ -195,7 +195,7 @@ def main() -> None:
         choice = Choice(tree, kept["processor_s"], options.budget_s)
         until_s = time.monotonic() + 60 * options.minutes
         server = Server(lambda it: run(it, session, choice, until_s))
-        status = pytest.main([*mutant_runs.OPTIONS, *kept["files"]], plugins=[server])
+        status = pytest.main([*mutant_runs.OPTIONS, *kept["tests"]], plugins=[server])
         if not server.items:
             sys.exit(f"mutation: tests could not be collected (pytest: {status})")
     pairs = [(session.mutants[at], outcome) for at, outcome in sorted(session.outcomes.items())]
