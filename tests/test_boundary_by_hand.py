@@ -14,6 +14,7 @@ from test_boundary_speculative import placed as target
 from infopt.boundaries import cuda_graphs, kv_offload, lora, paged_kv
 from infopt.boundaries.chunked_prefill import judge as judge_chunks
 from infopt.boundaries.chunked_prefill import ridge_tokens
+from infopt.boundaries.continuous_batching import _ms
 from infopt.boundaries.drafting import drafting
 from infopt.boundaries.image_tokens import image_figures, with_image_tokens
 from infopt.boundaries.kv_offload import REUSE_SHARE
@@ -22,6 +23,7 @@ from infopt.boundaries.paged_kv import room
 from infopt.boundaries.parallelism import _costs, measured_spread
 from infopt.boundaries.parallelism import _rule as parallelism_rule
 from infopt.boundaries.parallelism_steps import context
+from infopt.boundaries.parallelism_steps import experts as expert_figures
 from infopt.boundaries.placement_links import PlacementLinks, placement_data, wires_here
 from infopt.boundaries.placements import _degrees, _may_fit, placed, present
 from infopt.boundaries.prefix_caching import _rule as prefix_rule
@@ -30,7 +32,8 @@ from infopt.boundaries.prefix_reuse import _remembered, reuse_of
 from infopt.boundaries.quantities import BANDWIDTH, BATCH, CONTEXT, RATE, with_context
 from infopt.boundaries.registry import technique, techniques
 from infopt.boundaries.situation import Situation
-from infopt.boundaries.steps import _scaled, interpolated
+from infopt.boundaries.speculative import _counted
+from infopt.boundaries.steps import _scaled, interpolated, variants
 from infopt.boundaries.weight_kernels import unpacking
 from infopt.boundaries.weight_quantization import _candidate, _place
 from infopt.ledgers.links import send_s
@@ -351,3 +354,36 @@ def test_experts_have_slots_from_the_version_that_brought_them() -> None:
         v: lora.slots_of(situation("gpt-oss-120b", "h100:2", engine_version=v)).experts for v in ("0.11.0", "0.11.1")
     }
     assert held == {"0.11.0": False, "0.11.1": True}
+
+
+def test_times_are_told_in_milliseconds() -> None:
+    assert [_ms(seconds) for seconds in (0.0125, 1.5)] == ["12.5 ms", "1.5e+03 ms"]
+
+
+def test_one_token_is_not_tokens() -> None:
+    assert [_counted(tokens) for tokens in (1, 2, 5)] == ["1 token", "2 tokens", "5 tokens"]
+
+
+def test_all_prefixes_together_are_as_large_as_one_times_their_number() -> None:
+    here = Situation(target("70b", "h100:4"), Load(prefix=Prefix(1024, 50), traffic=Traffic(1.0)))
+    found = {figure.name: figure.value for figure in technique("prefix-caching").judge(here).figures}
+    assert found["prefix_bytes"] is not None
+    assert found["held_bytes"] == pytest.approx(50 * found["prefix_bytes"])
+
+
+def test_a_rank_reads_the_experts_that_are_hit() -> None:
+    """gpt-oss-120b at tp 4: 128 experts of which 4, 36 layers; a rank holds a quarter of each."""
+    here = situation("gpt-oss-120b", "h100:4", batch=8)
+    found = {figure.name: figure.value for figure in expert_figures(here, present(here))}
+    blocks = [block for stage in present(here).steps.shape.stages for block in stage.experts]
+    hit = 128 * (1 - (1 - 4 / 128) ** 8)
+    assert found["expert_bytes_per_step"] == pytest.approx(sum(block.expert_bytes for block in blocks) * hit)
+
+
+def test_steps_of_a_lender_are_at_best_the_bandwidth_and_nothing_else() -> None:
+    steps = Situation(make.scenario()).steps
+    assert steps.basis == "assumed"
+    assert steps.constants is not None
+    short, long = variants(steps)
+    assert (short.overhead, short.traffic) == (0.0, 1 / steps.constants.traffic_ratio)
+    assert long.overhead > 1

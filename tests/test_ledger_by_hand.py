@@ -30,7 +30,7 @@ from infopt.ledgers.reuse_gaps import reuse_gaps
 from infopt.ledgers.shards import rank_widths
 from infopt.ledgers.step_time import first_token_s, kernel_cost_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.traced import Tape
-from infopt.ledgers.weights import embedding_rank_bytes, head_rank_bytes, stage_rank_bytes
+from infopt.ledgers.weights import embedding_rank_bytes, expert_padding_ratio, head_rank_bytes, stage_rank_bytes
 from infopt.profiles.geometry import LayerRun, Mixer
 from infopt.profiles.load_constants import LoadConstants
 from infopt.profiles.step_constants import Band
@@ -399,3 +399,25 @@ def test_a_prediction_layer_is_held_where_it_is_loaded():
 def test_a_pool_smaller_than_a_block_or_below_nothing_holds_none():
     found = layout(model().runs, scenario())
     assert [found.blocks(found.block_bytes * share) for share in (-2.0, 0.0, 0.9, 1.0, 2.5)] == [0, 0, 0, 1, 2]
+
+
+def test_a_pool_is_as_unsure_as_what_is_taken_from_the_budget():
+    """Root of the sum of squares of what each term may be off; the memory itself was measured."""
+    s = scenario()
+    part = stage_memory(s, s.model.runs, 0)
+    pool, least, most = pool_interval(s, part)
+    terms = [part.term(name) for name in ("weights", "activation", "communication")]
+    terms += [s.engine.non_torch_bytes.single, *[part.term("graphs")] * s.engine.graphs_in_budget]
+    assert most - pool == pytest.approx(sum((term.value - term.low) ** 2 for term in terms) ** 0.5)
+    assert pool - least == pytest.approx(sum((term.high - term.value) ** 2 for term in terms) ** 0.5)
+
+
+def test_expert_matrices_grow_to_whole_tiles():
+    """1,000 wide in tiles of 128 is 1,024, 4096 is whole tiles of 256; 500 on each of two ranks is 512."""
+    s = scenario(model([LayerRun(32, attention(), MIXTURE, norm_params=8192)]), gpus=2, tp=2)
+    s = replace(s, engine=s.engine.model_copy(update={"expert_padding": {s.weight_format: (256, 128)}}))
+    narrow = replace(MIXTURE, intermediate=1000)
+    assert expert_padding_ratio(narrow, s) == pytest.approx(512 / 500)
+    assert expert_padding_ratio(narrow, replace(s, tp=1)) == pytest.approx(1024 / 1000)
+    assert expert_padding_ratio(narrow, replace(s, weight_format="other")) == 1
+    assert expert_padding_ratio(replace(MIXTURE, intermediate=0), s) == 1
