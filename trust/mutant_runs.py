@@ -202,6 +202,19 @@ def function_lines(text: str) -> frozenset[int]:
     return frozenset(line for node in functions for line in range(node.body[0].lineno, (node.end_lineno or 0) + 1))
 
 
+def called(text: str, line: int, column: int) -> range | None:
+    """Lines that run where a place outside of functions counts: the body of the function whose signature holds it, the
+    lambda it stands in; None of any other."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line < node.body[0].lineno:
+            return range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+        if isinstance(node, ast.Lambda):
+            end = node.end_lineno or 0, node.end_col_offset or 0
+            if (node.lineno, node.col_offset) <= (line, column) < end:
+                return range(node.lineno, end[0] + 1)
+    return None
+
+
 def statement(text: str, line: int) -> range:
     """Lines of the innermost statement around a line: of a compound one the lines before its body."""
     return min((span for span in statements(text) if line in span), key=len, default=range(line, line + 1))

@@ -88,18 +88,25 @@ class Choice:
         self.text = cache(lambda file: (tree / file).read_text(encoding="utf-8"))
 
     def tests(self, mutant: Mutant) -> tuple[list[str], bool]:
-        """The tests, and whether they must be collected anew: the line runs while tests are collected."""
+        """The tests, and whether they must be collected anew: the line runs while tests are collected.
+
+        Of a line outside of functions: those of the function it belongs to, else any of its file and the importers.
+        """
         text = self.text(mutant.file)
         if mutant_runs.in_function(text, mutant.line):
             ran = self.lines(mutant.file)
             contexts = {test for line in mutant_runs.statement(text, mutant.line) for test in ran.get(line, ())}
             return self.within_budget(contexts - {""}), "" in contexts
+        body = mutant_runs.called(text, mutant.line, mutant.column)
+        if body is not None:
+            ran = self.lines(mutant.file)
+            return self.within_budget({test for line in body for test in ran.get(line, ())} - {""}), True
         files = [mutant.file, *self.importers(mutant.file)]
         return self.within_budget(set().union(*map(self.of_functions, files))), True
 
     def importers(self, file: str) -> list[str]:
         """Modules of the packages that name this one."""
-        module = "infopt." + file.removesuffix(".py").replace("/", ".")
+        module = module_of(file)
         others = (path for package in PACKAGES for path in sorted((self.tree / package).rglob("*.py")))
         return [path.relative_to(self.tree).as_posix() for path in others if module in path.read_text(encoding="utf-8")]
 
@@ -148,23 +155,28 @@ def one(server: Server, mutant: Mutant, choice: Choice) -> Outcome:
     original = choice.text(mutant.file)
     with mutant_runs.on_disk(path, source):
         if not collect_anew:
-            module = "infopt." + mutant.file.removesuffix(".py").replace("/", ".")
-            change = partial(mutant_runs.swap, module, path, source, original)
+            change = partial(mutant_runs.swap, module_of(mutant.file), path, source, original)
             found = server.run(names, choice.expected_s(names), change)
             if found.result != "refused":
                 return found
-        return anew(names, choice)
+        return anew(names, mutant, choice)
 
 
-def anew(names: list[str], choice: Choice) -> Outcome:
-    """In new processes: first the files with most tests to offer, since collecting a file costs more than its tests."""
-    files = [file for file, _ in Counter(map(file_of, names)).most_common(MOST_FILES)]
+def anew(names: list[str], mutant: Mutant, choice: Choice) -> Outcome:
+    """In new processes, of few files since collecting one costs more than its tests: first those that name the module,
+    then those with most tests to offer."""
+    files = [file for file, _ in Counter(map(file_of, names)).most_common()]
+    files.sort(key=lambda file: module_of(mutant.file) not in choice.text(file))
     found = Outcome("survived", None, 0.0, 0)
-    for wave in (files[:3], files[3:]):
+    for wave in (files[:3], files[3:MOST_FILES]):
         asked = [name for name in names if file_of(name) in wave]
         if asked and found.result == "survived":
             found = mutant_runs.anew(asked, choice.expected_s(asked))
     return found
+
+
+def module_of(file: str) -> str:
+    return "infopt." + file.removesuffix(".py").replace("/", ".")
 
 
 def check(server: Server, mutant: Mutant, outcome: Outcome, choice: Choice, session: Session) -> None:
