@@ -12,7 +12,7 @@ $(shell [ -x $(BIN)/python ] || rm -rf $(VENV))
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: plan test test-engine check bench startup trust regression fuzz fuzz-smoke properties mutation coverage safety dependencies endings long-runs peers peers-install sbom docs docs-links wheel sdist release-check clean
+.PHONY: plan test test-engine check bench startup trust regression fuzz fuzz-smoke properties mutation coverage safety dependencies advisories endings long-runs peers peers-install sbom docs docs-links wheel sdist release-check clean
 
 plan: $(VENV)/.package-ready
 	$(BIN)/infopt plan --model 70b --ctx 32k
@@ -73,6 +73,10 @@ safety: $(VENV)/.dev-ready
 
 dependencies: $(VENV)/.dev-ready
 	@$(BIN)/python trust/dependencies.py
+
+# Needs a network.
+advisories: $(VENV)/.dev-ready
+	@$(BIN)/python trust/dependencies.py --advisories
 
 endings: $(VENV)/.dev-ready
 	@$(BIN)/python trust/endings.py

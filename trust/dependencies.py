@@ -1,9 +1,12 @@
 """What infopt depends on at run time: licences by extra, ranges, and known advisories where they can be asked.
 
 Advisories come from pip-audit (a service on the internet). Where it cannot be asked of a single package, nothing is
-claimed of them: the figure says "advisories not measured here".
+claimed of them: the figure says that it could not be asked.
+
+    python trust/dependencies.py [--advisories]
 """
 
+import argparse
 import json
 import re
 import subprocess
@@ -17,7 +20,7 @@ from figure import ROOT, Figure, conclude
 from packaging.requirements import Requirement
 
 LICENCES = Path(__file__).resolve().parent / "licences.yaml"
-TOOLS = ("docs", "release", "dev", "peers", "llama")  # extras that no user's program loads
+TOOLS = ("docs", "release", "dev", "fuzz", "llama")  # extras that no user's program loads
 AUDIT = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
 
 
@@ -36,24 +39,43 @@ def main() -> None:
         absent += missing
     refused = sorted(f"{name} ({licence(one)})" for name, one in found.items() if not allowed(one))
     loose = unpinned(project, extras)
-    known, audited, why = advisories(found)
-    said = f"{len(known)} known advisories in {audited} packages" if audited else f"advisories not measured here: {why}"
-    holds = not refused and not loose and not known
+    holds = not (refused or loose)
     conclude(
         Figure(
             name="dependencies",
-            claim="every run-time dependency has a licence of trust/licences.yaml and a lower bound; no known advisory",
-            figure=f"{len(found)} packages, {len(refused)} of other licences, {len(loose)} without a bound; {said}",
-            holds=(holds or False) if audited or not holds else None,
+            claim="every run-time dependency has a licence of trust/licences.yaml and a lower bound",
+            figure=f"{len(found)} packages, {len(refused)} of other licences, {len(loose)} without a bound",
+            holds=holds,
             command="make dependencies",
             limits=[
-                *refused, *loose, *known,
+                *refused,
+                *loose,
                 *([f"not installed here, so not looked at: {', '.join(sorted(set(absent)))}"] if absent else []),
-                *([f"with a network: {' '.join(['python', *AUDIT[1:]])}"] if not audited else []),
             ],
             table=rows,
         )
-    )  # fmt: skip
+        if not asked_for_advisories()
+        else of_advisories(found)
+    )
+
+
+def asked_for_advisories() -> bool:
+    parser = argparse.ArgumentParser(description="Licences and bounds of what infopt depends on.")
+    parser.add_argument("--advisories", action="store_true", help="known advisories in place of them; needs a network")
+    return bool(parser.parse_args().advisories)
+
+
+def of_advisories(found: dict[str, Distribution]) -> Figure:
+    """What pip-audit knows; None where it could not be asked of a single package."""
+    known, audited, why = advisories(found)
+    return Figure(
+        name="advisories",
+        claim="no run-time dependency has a known advisory",
+        figure=f"{len(known)} known in {audited} packages" if audited else f"pip-audit could not be asked here ({why})",
+        holds=not known if audited else None,
+        command="make advisories",
+        limits=known,
+    )
 
 
 def closure(requirements: list[Requirement]) -> tuple[dict[str, Distribution], list[str]]:

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 from figure import RECORDS, ROOT
 
-CHECKS = ("regression", "properties", "fuzz", "mutation", "coverage", "safety", "dependencies", "endings", "long-runs")
-CHECKS += ("startup", "peers")
+CHECKS = ("regression", "properties", "fuzz", "mutation", "coverage", "safety", "dependencies")
+CHECKS += ("advisories", "endings", "long-runs", "startup", "peers")
 PAGE = ROOT / "docs" / "trust.md"
 LIMITS = Path(__file__).resolve().parent / "limits.yaml"
 HOLDS = {True: "holds", False: "**does not hold**", None: "not measured"}
