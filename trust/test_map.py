@@ -3,10 +3,10 @@
     python trust/test_map.py arithmetic     ledgers and boundaries
     python trust/test_map.py gate
 
-One run of the tests that concern the part (`test_map.yaml`), in one process, on a copy of the tree; kept in build/trust.
-Where a source changes all of them run anew, where a test changes its file alone. `coverage_lines.py` reads the shares of
-lines off the map, `mutation.py` the tests that can notice a changed line. Ignored: what a test runs in another process,
-and tests that need `../shared`. Both only make the shares smaller.
+One run of the tests that concern the part (`test_map.yaml`), in one process, on a copy of the tree; kept in
+build/trust. Where a source changes all of them run anew, where a test changes its file alone. `coverage_lines.py` reads
+the shares of lines off the map, `mutation.py` the tests that can notice a changed line. Ignored: what a test runs in
+another process, and tests that need `../shared`. Both only make the shares smaller.
 """
 
 import hashlib
@@ -115,32 +115,33 @@ def make(part: str) -> None:
     with tempfile.TemporaryDirectory(prefix="infopt-map-") as folder:
         tree = copy_tree(Path(folder))
         enter(tree)
-        watcher, found = watched(part, tree, Path(folder) / "coverage", files)
+        passed_s, found = watched(part, tree, Path(folder) / "coverage", files)
         before = {name: took_s for name, took_s in kept["processor_s"].items() if name.partition("::")[0] in tests}
         before = {name: took_s for name, took_s in before.items() if name.partition("::")[0] not in files}
         merge(part, found, anew=kept is NOTHING_KEPT)
         made = {
             "sources_state": sources,
             "tests": tests,
-            "processor_s": before | watcher.passed_s,
+            "processor_s": before | passed_s,
             "sources": statements(part, tree),
         }
     times_file(part).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
-def watched(part: str, tree: Path, into: Path, files: list[str]) -> tuple[Watcher, CoverageData]:
-    """The tests of the files, run."""
+def watched(part: str, tree: Path, into: Path, files: list[str]) -> tuple[dict[str, float], CoverageData]:
+    """The tests of the files, run: processor time of each that passed, and the lines."""
     sources = [str(tree / package) for package in PACKAGES[part]]
     cover = Coverage(data_file=str(into), source=sources, config_file=False, check_preimported=False)
     cover.set_option("run:relative_files", True)
     watcher = Watcher(cover)
     cover.start()
-    status = pytest.main(["-p", "no:cacheprovider", "--tb=short", *files], plugins=[watcher])
+    # pytest takes no file for all of them.
+    status = pytest.main(["-p", "no:cacheprovider", "--tb=short", *files], plugins=[watcher]) if files else 0
     cover.stop()
     cover.save()
     if status != 0:
         sys.exit(f"test map: {len(watcher.failed)} tests failed: {', '.join(watcher.failed[:5])}")
-    return watcher, cover.get_data()
+    return watcher.passed_s, cover.get_data()
 
 
 def merge(part: str, found: CoverageData, anew: bool) -> None:
