@@ -11,6 +11,7 @@ from test_device_steps import HUGE, LARGE, MIDDLE, SMALL, flat, step
 
 from infopt.hardware.accelerator import Link
 from infopt.hardware.multiprocessors import multiprocessor_cycles_per_s
+from infopt.hardware.names import resolve_hardware
 from infopt.ledgers.activation import _expert_widths, activation_term, logits_bytes
 from infopt.ledgers.bandwidth import bandwidth_ledger
 from infopt.ledgers.calibrate_step import calibrate
@@ -21,7 +22,7 @@ from infopt.ledgers.device_steps import device_constants
 from infopt.ledgers.estimate import NoEstimate, band_of, prompt_time_s, step_clock
 from infopt.ledgers.lora import mixer_width
 from infopt.ledgers.max_load import LoadParts, _prompt_s, load_parts, load_terms_s
-from infopt.ledgers.measured_memory import _moved
+from infopt.ledgers.measured_memory import _moved, shipped_terms
 from infopt.ledgers.memory import memory_ledger
 from infopt.ledgers.paging import layout
 from infopt.ledgers.pool import free_interval, pool_interval, room, stage_memory
@@ -30,10 +31,13 @@ from infopt.ledgers.reuse_gaps import reuse_gaps
 from infopt.ledgers.shards import rank_widths
 from infopt.ledgers.step_time import first_token_s, kernel_cost_s, prompt_work_s, step_shape, step_terms_s
 from infopt.ledgers.traced import Tape
+from infopt.ledgers.traffic import _sparse
 from infopt.ledgers.weights import embedding_rank_bytes, expert_padding_ratio, head_rank_bytes, stage_rank_bytes
+from infopt.profiles.catalogue import load_catalogue_model
 from infopt.profiles.geometry import LayerRun, Mixer
 from infopt.profiles.load_constants import LoadConstants
 from infopt.profiles.step_constants import Band
+from infopt.studies.scenarios import Request, build
 
 COST = (5e-6, 1e-12, 2e-12, flat)
 
@@ -337,6 +341,8 @@ def test_between_measured_sizes_a_first_token_is_as_sure_as_at_them():
     low, inside, beyond = first
     assert (inside.low, inside.high) == (low.low, low.high)
     assert beyond.high > inside.high
+    tiny = model(runs=[LayerRun(1, attention(), DENSE, norm_params=8192)], id="test/1", embed_params=0, head_params=0)
+    assert device_constants(scenario(tiny, where, **lengths)).first_token.high > inside.high
 
 
 def test_a_pool_that_may_be_nothing_is_unsure_where_constants_are_carried_over():
@@ -371,6 +377,7 @@ def test_collectives_take_what_two_devices_take_more_than_one():
     s = scenario(gpus=2, tp=2)
     held = s.engine.non_torch_bytes
     assert memory_ledger(s).communication_bytes == held.at(2).value - held.single.value > 0
+    assert shipped_terms(s, s.model.runs, True)["communication"][0] == held.at(2).value - held.single.value
 
 
 def test_adapters_of_a_state_layer_split_their_inner_half():
@@ -422,3 +429,10 @@ def test_expert_matrices_grow_to_whole_tiles():
     assert expert_padding_ratio(narrow, replace(s, tp=1)) == pytest.approx(1024 / 1000)
     assert expert_padding_ratio(narrow, replace(s, weight_format="other")) == 1
     assert expert_padding_ratio(replace(MIXTURE, intermediate=0), s) == 1
+
+
+def test_a_sparse_layer_reads_the_latents_of_the_tokens_it_selects():
+    """DeepSeek-V3.2: 61 layers select 2,048 tokens, each a latent of 512 and 64 rotated numbers of two bytes."""
+    choice, request = resolve_hardware("h200:8"), Request(input_tokens=1000, output_tokens=100, kv="bf16")
+    s = build(load_catalogue_model("deepseek-ai/DeepSeek-V3.2"), choice, request).scenario
+    assert _sparse(s.model.runs, s) == ((61 * 576 * 2, 2048),)

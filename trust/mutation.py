@@ -102,7 +102,7 @@ class Choice:
             ran = self.lines(mutant.file)
             return self.within_budget({test for line in body for test in ran.get(line, ())} - {""}), True
         files = [mutant.file, *self.importers(mutant.file)]
-        return self.within_budget(set().union(*map(self.of_functions, files))), True
+        return self.within_budget(set().union(*map(self.of_file, files))), True
 
     def importers(self, file: str) -> list[str]:
         """Modules of the packages that name this one."""
@@ -110,11 +110,9 @@ class Choice:
         others = (path for package in PACKAGES for path in sorted((self.tree / package).rglob("*.py")))
         return [path.relative_to(self.tree).as_posix() for path in others if module in path.read_text(encoding="utf-8")]
 
-    def of_functions(self, file: str) -> set[str]:
-        """Tests that ran a line inside a function of the file."""
-        text = self.text(file)
-        inside = (tests for line, tests in self.lines(file).items() if mutant_runs.in_function(text, line))
-        return {test for tests in inside for test in tests if test}
+    def of_file(self, file: str) -> set[str]:
+        """Tests that ran a line of the file."""
+        return {test for tests in self.lines(file).values() for test in tests if test}
 
     def within_budget(self, contexts: set[str]) -> list[str]:
         named = {name for name in self.processor_s if name in contexts or file_of(name) in contexts}
