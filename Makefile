@@ -128,7 +128,7 @@ sbom: wheel
 release-check: sdist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python tools/sbom.py dist/*.whl
-	$(BIN)/pytest tests/test_packaging.py tests/test_release.py
+	INFOPT_THOROUGH=1 $(BIN)/pytest tests/test_packaging.py tests/test_release.py tests/test_sbom.py
 
 clean:
 	rm -rf $(VENV) .engine .peers .links build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -27,6 +27,12 @@ MOST_CORPUS_BYTES = 1_000_000
 KEPT = [(target, path) for target in TARGETS.values() for path in target.corpus()]
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own: a target may go elsewhere, as a command line is run where it may write."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize(("target", "path"), KEPT, ids=[f"{target.name}/{path.name}" for target, path in KEPT])
 def test_a_kept_input_gives_a_result_or_one_line(target: Target, path: Path) -> None:
     seen = watched(target, path.read_bytes())

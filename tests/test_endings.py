@@ -39,7 +39,11 @@ def test_a_signal_leaves_what_was_there_and_nothing_else(tmp_path: Path, name: s
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_it_starts_is_no_traceback(tmp_path: Path, number: signal.Signals) -> None:
     ended = signalled(PLAN, tmp_path, number, after_s=0.1)
-    assert (ended.status, ended.out, ended.err) == (SIGNALS[number], "", "")
+    assert ended.status in (
+        SIGNALS[number],
+        -number,
+    )  # before Python is there, the system ends it; a shell sees the same
+    assert (ended.out, ended.err) == ("", "")
 
 
 def test_a_sweep_keeps_its_rows_when_the_terminal_goes(tmp_path: Path) -> None:

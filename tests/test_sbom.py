@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from thorough import thorough
 
 import infopt
 
@@ -34,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-@pytest.mark.slow
+@thorough
 def test_a_release_lists_what_it_brings(wheel: Path) -> None:
     texts = []
     for _ in range(2):

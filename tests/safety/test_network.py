@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import reader
 from sealed_runs import MARK, environment, infopt, leaked, run_sealed, tried
+from thorough import thorough
 
 from infopt.cli import MODULES
 
@@ -119,7 +120,9 @@ def folder(furnished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert leaked(copy) == []
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=thorough) if line.startswith("probe bandwidth") else line for line in COMMANDS]
+)
 def test_a_command_works_without_a_network(line: str, folder: Path, home: Path) -> None:
     ran = run_sealed(infopt(line), folder, home)
     assert ran.returncode in COMMANDS[line], ran.stderr

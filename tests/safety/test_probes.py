@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from calibrations import calibration, measurement
+from thorough import thorough
 
 from infopt.errors import InfoptError
 from infopt.hardware import calibration_store
@@ -107,6 +108,7 @@ print(most[0])
 """
 
 
+@thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="memory of a process is read off /proc")
 @pytest.mark.parametrize("probe", ["compute", "verify"])
 def test_a_real_probe_stays_within_its_share(probe: str) -> None:
