@@ -383,3 +383,17 @@ def test_steps_of_a_lender_are_at_best_the_bandwidth_and_nothing_else() -> None:
     short, long = variants(steps)
     assert (short.overhead, short.traffic) == (0.0, 1 / steps.constants.traffic_ratio)
     assert long.overhead > 1
+
+
+def test_speedups_are_shown_at_four_batches_four_times_apart() -> None:
+    here = asked(target("8b", "h100"), method="ngram", acceptance=0.7)
+    found = [figure.name for figure in technique("speculative").judge(here).figures]
+    shown = [name.removeprefix("speedup_ratio_batch_") for name in found if name.startswith("speedup_ratio_batch_")]
+    assert shown == ["1", "4", "16", "64"]
+
+
+def test_techniques_stand_in_the_third_document_s_order_of_trying() -> None:
+    steps = {1: "attention-kernels continuous-batching paged-kv", 3: "speculative", 4: "prefix-caching"}
+    steps |= {5: "application-caches", 6: "parallelism"}
+    found = {step: " ".join(sorted(one.id for one in techniques() if one.order == step)) for step in steps}
+    assert found == steps

@@ -18,7 +18,10 @@ Pair = tuple[Mutant, Outcome]
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a mutant survives: `equivalent`, no test can tell; `gap`, one could. Found by the text of its line."""
+    """Why a mutant survives, found by the text of its line.
+
+    kind  `equivalent`: no test can tell; `elsewhere`: one tells that the map does not name; `gap`: one could tell
+    """
 
     file: str
     before: str
@@ -48,7 +51,8 @@ def figure(pairs: list[Pair], drawn: int, checks: dict[str, int], command: str, 
         claim=f"at least {LEAST_SHARE:.0%} of small changes of ledgers/ and boundaries/ fail a test; "
         "the others are explained",
         figure=f"{share:.1%} of {len(pairs)} mutants died ({died - timeouts} killed, {timeouts} timeouts, "
-        f"{len(rows)} survived: {kinds['equivalent']} equivalent, {kinds['gap']} gaps, {unexplained} unexplained)",
+        f"{len(rows)} survived: {kinds['equivalent']} equivalent, {kinds['elsewhere']} noticed by other tests, "
+        f"{kinds['gap']} gaps, {unexplained} unexplained)",
         holds=share >= LEAST_SHARE and not unexplained and not stale and not checks.get("not confirmed"),
         command=command,
         seed=seed,
