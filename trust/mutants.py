@@ -43,11 +43,11 @@ class Mutant:
         return str(changed)
 
     def change(self, tree: Path) -> tuple[str, str]:
-        """The lines as they are and as they become, without indentation, joined by ` / `."""
+        """The lines as they are and as they become, without indentation."""
         before, after = (tree / self.file).read_text(encoding="utf-8").splitlines(), self.source(tree).splitlines()
         told = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
         removed, added = (
-            " / ".join(line[1:].strip() for line in told if line.startswith(sign) and line[1:].strip()) for sign in "-+"
+            "\n".join(line[1:].strip() for line in told if line.startswith(sign) and line[1:].strip()) for sign in "-+"
         )
         return removed, added
 

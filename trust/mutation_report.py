@@ -65,14 +65,18 @@ def survivor(mutant: Mutant, known: dict[tuple[str, str, str], Explanation]) -> 
     before, after = mutant.change(ROOT)
     found = known.get((mutant.file, before, after))
     why = f"{found.kind}: {found.why}" if found else ""
-    return [f"{mutant.file}:{mutant.line} {mutant.operator}", f"`{before}` -> `{after}`", why]
+    return [f"{mutant.file}:{mutant.line} {mutant.operator}", f"`{shown(before)}` -> `{shown(after)}`", why]
+
+
+def shown(lines: str) -> str:
+    return lines.replace("\n", " / ") or "(nothing)"
 
 
 def stands(one: Explanation) -> bool:
     """Whether the line that an entry explains is still there."""
     path = ROOT / one.file
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    return all(part in lines for part in one.before.split(" / "))
+    return all(part in lines for part in one.before.splitlines())
 
 
 def limits(pairs: list[Pair], drawn: int, checks: dict[str, int]) -> list[str]:
