@@ -218,7 +218,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=400)
     parser.add_argument("--seed", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=90.0)
-    parser.add_argument("--budget-s", type=float, default=30.0, help="processor time of the tests of one mutant")
+    parser.add_argument("--budget-s", type=float, default=8.0, help="processor time of the tests of one mutant")
     parser.add_argument("--again", action="store_true", help="survivors once more")
     return parser.parse_args()
 
