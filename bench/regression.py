@@ -4,15 +4,17 @@
     python bench/regression.py --accept "REASON"    keep the new answers, with the reason, in the change that moves them
 
 `regression.csv` holds scenarios and answers as `infopt sweep --cases` reads and prints them, `regression.yaml` the grid
-they come from, `regression_accepted.yaml` why they moved, with the hash of the table each time. To be accepted: a
-scenario that worked and fails, one that failed and works, a figure off by more than MOVED, another grid.
+they come from; `regression_boundary.*` the same of `infopt boundary`; `regression_accepted.yaml` why they moved, with
+the hash of the tables each time. To be accepted: a scenario that worked and fails, one that failed and works, a figure
+off by more than MOVED, another verdict, another grid.
 """
 
 import argparse
+import contextlib
 import csv
 import hashlib
+import io
 import itertools
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,10 +26,13 @@ from typing import Any
 
 import yaml
 
+from infopt.cli import run
 from infopt.studies.sweep_values import READ_COLUMNS
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "trust"))
+sys.path.append(str(HERE))
+import regression_boundary as of_boundary  # noqa: E402
 from figure import Figure, conclude  # noqa: E402 - of a folder of scripts
 
 GRID, FROZEN, ACCEPTED = (HERE / name for name in ("regression.yaml", "regression.csv", "regression_accepted.yaml"))
@@ -79,8 +84,10 @@ def computed(scenarios: list[Row]) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="infopt-regression-") as folder:
         cases, answers = Path(folder) / "cases.csv", Path(folder) / "answers.csv"
         save(cases, scenarios, INPUTS)
-        command = [sys.executable, "-m", "infopt", "sweep", "--cases", str(cases), "--out", str(answers)]
-        subprocess.run(command, check=True, cwd=folder, stderr=subprocess.DEVNULL)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            status = run(["sweep", "--cases", str(cases), "--out", str(answers)])
+        if status:
+            sys.exit(f"the sweep ended with {status}: {said.getvalue()}")
         rows = read(answers)
     return [{name: short(name, row[name]) for name in [*INPUTS, *ANSWERS]} for row in rows]
 
@@ -118,6 +125,18 @@ def changes(before: list[Row], after: list[Row]) -> Iterator[Change]:
                 yield Change(scenario, "moved", f"{name} {old[name] or 'none'} -> {new[name] or 'none'}", size)
 
 
+def boundary_changes(before: dict[of_boundary.Key, str], after: dict[of_boundary.Key, str]) -> Iterator[Change]:
+    """The same of the tables of `infopt boundary`."""
+    for key, old, new, size in of_boundary.differences(before, after):
+        if size > MOVED:
+            yield Change(" / ".join(part for part in key[:2] if part), "moved", f"{key[2]} {old} -> {new}", size)
+
+
+def boundaries() -> dict[of_boundary.Key, str]:
+    """Today's tables of all scenarios."""
+    return {key: value for name in of_boundary.scenarios() for key, value in of_boundary.answered(name).items()}
+
+
 def works(row: Row) -> bool:
     return row["fits"] == "true"
 
@@ -132,7 +151,8 @@ def move(old: str, new: str) -> float:
 
 
 def digest() -> str:
-    return hashlib.sha256(FROZEN.read_bytes()).hexdigest()
+    """Of both tables."""
+    return hashlib.sha256(FROZEN.read_bytes() + of_boundary.FROZEN.read_bytes()).hexdigest()
 
 
 def accepted() -> list[dict[str, Any]]:
@@ -140,9 +160,11 @@ def accepted() -> list[dict[str, Any]]:
     return yaml.safe_load(ACCEPTED.read_text(encoding="utf-8")) if ACCEPTED.exists() else []
 
 
-def accept(reason: str, found: list[Change], rows: list[Row]) -> None:
+def accept(reason: str, found: list[Change], rows: list[Row], tables: dict[of_boundary.Key, str]) -> None:
     save(FROZEN, rows, [*INPUTS, *ANSWERS])
+    of_boundary.save(tables)
     entry: dict[str, Any] = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "reason": reason, "rows": len(rows)}
+    entry["boundary_figures"] = len(tables)
     entry |= {"changes": dict(Counter(change.kind for change in found)), "sha256": digest()}
     text = yaml.safe_dump([*accepted(), entry], sort_keys=False, allow_unicode=True, width=110)
     beside = ACCEPTED.with_name(f".{ACCEPTED.name}.new")
@@ -158,9 +180,10 @@ def main() -> None:
     if reason is not None and len(reason.split()) < 3:
         sys.exit('--accept: say why in a sentence, e.g. --accept "vLLM 0.31 measured: CUDA graphs take 0.4 GiB more"')
     before = read(FROZEN) if FROZEN.exists() else []
-    found = list(changes(before, computed(before)))
+    tables = boundaries()
+    found = [*changes(before, computed(before)), *boundary_changes(of_boundary.frozen(), tables)]
     if reason is not None:
-        accept(reason, found, computed(grid()))
+        accept(reason, found, computed(grid()), tables)
     else:
         conclude(compared(before, found, [*of_the_grid(before), *of_the_reasons()]))
 
@@ -193,11 +216,12 @@ def compared(before: list[Row], found: list[Change], troubles: list[str]) -> Fig
     return Figure(
         name="regression",
         claim=f"of a frozen grid nothing that worked fails, and no figure moves by over {MOVED:.0%} without a reason",
-        figure=f"{len(before):,} scenarios ({fit:,} fit): {kinds['worked, fails']} worked and fail, "
+        figure=f"{len(before):,} scenarios ({fit:,} fit) and {len(of_boundary.frozen()):,} figures of "
+        f"{len(of_boundary.scenarios())} boundary tables: {kinds['worked, fails']} worked and fail, "
         f"{kinds['failed, works']} failed and work, {kinds['moved']} figures moved; accepted {len(accepted())} times",
         holds=not (found or troubles),
         command="make regression",
-        limits=["One placement and load a row, without boundaries, gate or simulation."],
+        limits=["Neither the gate nor simulations are in it."],
     )
 
 

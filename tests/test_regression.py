@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,15 +28,51 @@ def changed(regression: ModuleType, old: dict[str, str], new: dict[str, str]) ->
     return [(change.kind, change.size) for change in regression.changes([old], [new])]
 
 
-def test_todays_answers_are_the_accepted_ones() -> None:
-    ran = subprocess.run([sys.executable, "bench/regression.py"], cwd=ROOT, text=True, capture_output=True, check=False)
-    last = ran.stdout.splitlines()[-1]
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = re.fullmatch(r"regression: ([\d,]+) scenarios \(([\d,]+) fit\): 0 worked and fail, .*: holds", last)
-    assert found is not None, last
-    scenarios, fit = (int(number.replace(",", "")) for number in found.groups())
-    assert scenarios > 4_500
-    assert 0.5 < fit / scenarios < 0.9  # the grid has both
+FROZEN = script("bench/regression.py")
+PARTS = 12
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_todays_answers_are_the_accepted_ones(part: int) -> None:
+    """Every twelfth scenario; a change that is meant: `python bench/regression.py --accept "why"`."""
+    before = FROZEN.read(FROZEN.FROZEN)[part::PARTS]
+    assert list(map(str, FROZEN.changes(before, FROZEN.computed(before)))) == []
+
+
+@pytest.mark.parametrize("scenario", FROZEN.of_boundary.scenarios())
+def test_todays_boundaries_are_the_accepted_ones(scenario: str) -> None:
+    before = {key: value for key, value in FROZEN.of_boundary.frozen().items() if key[0] == scenario}
+    assert len(before) > 250
+    assert list(map(str, FROZEN.boundary_changes(before, FROZEN.of_boundary.answered(scenario)))) == []
+
+
+def test_the_tables_are_those_of_the_grid_and_of_the_last_reason() -> None:
+    rows = FROZEN.read(FROZEN.FROZEN)
+    assert [*FROZEN.of_the_grid(rows), *FROZEN.of_the_reasons()] == []
+    assert {key[0] for key in FROZEN.of_boundary.frozen()} == set(FROZEN.of_boundary.scenarios())
+    assert len(rows) > 4_500
+    assert 0.5 < sum(map(FROZEN.works, rows)) / len(rows) < 0.9  # the grid has both
+
+
+def test_the_figure_counts_what_is_to_be_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [FROZEN.Change("a", "worked, fails", "does not fit", math.inf), FROZEN.Change("b", "moved", "tpot_s", 0.2)]
+    figure = FROZEN.compared([row(), row(fits="false")], found, [])
+    assert figure.holds is False
+    assert "1 worked and fail, 0 failed and work, 1 figures moved" in figure.figure
+    assert capsys.readouterr().out.splitlines()[0] == "worked, fails: a: does not fit"
+    assert FROZEN.compared([row()], [], []).holds
+    assert not FROZEN.compared([row()], [], ["another grid"]).holds
+
+
+def test_a_verdict_that_turns_is_to_be_accepted() -> None:
+    old = {("dense", "kv", "verdict"): "use", ("dense", "kv", "gain_ratio"): "1.25", ("dense", "kv", "gone"): "1"}
+    new = {("dense", "kv", "verdict"): "skip", ("dense", "kv", "gain_ratio"): "1.26", ("dense", "kv", "new"): "2"}
+    told = [(change.what, change.size) for change in FROZEN.boundary_changes(old, new)]
+    assert told == [
+        ("gone 1 -> no such figure", math.inf),
+        ("new no such figure -> 2", math.inf),
+        ("verdict use -> skip", math.inf),
+    ]
 
 
 def test_what_worked_and_fails_is_to_be_accepted(regression: ModuleType) -> None:
@@ -66,15 +101,20 @@ def test_the_table_cannot_be_changed_without_a_reason(
 ) -> None:
     monkeypatch.setattr(regression, "FROZEN", tmp_path / "table.csv")
     monkeypatch.setattr(regression, "ACCEPTED", tmp_path / "accepted.yaml")
-    regression.accept("a ledger was wrong", [], [row()])
+    monkeypatch.setattr(regression.of_boundary, "FROZEN", tmp_path / "boundary.csv")
+    tables = {("dense", "kv", "verdict"): "use"}
+    regression.accept("a ledger was wrong", [], [row()], tables)
     assert list(regression.of_the_reasons()) == []
     regression.save(tmp_path / "table.csv", [row(tpot_s="0.04")], [*regression.INPUTS, *regression.ANSWERS])
     assert "without a reason" in next(regression.of_the_reasons())
-    regression.accept("it was right", list(regression.changes([row()], [row(tpot_s="0.04")])), [row(tpot_s="0.04")])
+    new = [row(tpot_s="0.04")]
+    regression.accept("it was right", list(regression.changes([row()], new)), new, tables)
     assert list(regression.of_the_reasons()) == []
     assert [entry["reason"] for entry in regression.accepted()] == ["a ledger was wrong", "it was right"]
     assert regression.accepted()[-1]["changes"] == {"moved": 1}
-    assert sorted(os.listdir(tmp_path)) == ["accepted.yaml", "table.csv"]
+    regression.of_boundary.save({("dense", "kv", "verdict"): "skip"})
+    assert "without a reason" in next(regression.of_the_reasons())
+    assert sorted(os.listdir(tmp_path)) == ["accepted.yaml", "boundary.csv", "table.csv"]
 
 
 def test_another_grid_is_to_be_accepted(regression: ModuleType) -> None:
