@@ -31,7 +31,7 @@ def load_scenario(row: SpeedRow) -> Scenario:
     if not (row.gpus and row.input_tokens and row.output_tokens):
         raise InfoptError("devices or lengths not stated")
     requests = words["load_requests"].get(row.prefix, {}).get(f"{row.input_tokens}/{row.output_tokens}", ENDLESS)
-    if row.tp is None:
+    if not row.tp:
         raise InfoptError("tp not stated")
     model, weights = served_model(row, words)
     replicas = row.tp if model.experts and "attention DP on for MoE" in row.note else 1

@@ -14,16 +14,21 @@ from infopt.profiles.gguf_header import read_gguf_header
 _STRING, _ARRAY = 8, 9
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _FIRST_PAIR = 24  # bytes: magic, version, two counts
+MOST_HEADER_BYTES = 1 << 26  # 64 MiB: a vocabulary of 262,144 tokens and its merges take a quarter
 
 
 def read_strings(path: str, wanted: Collection[str]) -> dict[str, Any]:
     """Values of the metadata keys wanted that are there: numbers, texts, lists of either.
 
-    Errors: InfoptError for a file that is not a whole GGUF file of little-endian numbers, or text that is not UTF-8.
+    Errors: InfoptError for a file that is not a whole GGUF file of little-endian numbers, whose metadata is larger than
+    MOST_HEADER_BYTES, or whose text is not UTF-8.
     """
     header = read_gguf_header(path)
     if header.big_endian:
         raise InfoptError(f"{path}: big-endian; convert it with gguf-convert-endian")
+    if header.header_bytes > MOST_HEADER_BYTES:
+        size = f"{header.header_bytes} bytes of metadata"
+        raise InfoptError(f"{path}: {size}, and no more than {MOST_HEADER_BYTES} are read: not a model's file")
     with LocalFile(path) as file:
         data = file.read_at(0, header.header_bytes)
     pairs, at = struct.unpack_from("<Q", data, 16)[0], _FIRST_PAIR
