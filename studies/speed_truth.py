@@ -25,6 +25,7 @@ from infopt.studies.truth import DATA
 from infopt.units import whole_of
 
 BUNDLED_SPEED = DATA / "speed_truth.csv"
+LEAST_VALUE, MOST_VALUE = 1e-12, 1e15  # whatever the unit: beyond them an error in percent is no number
 COLUMNS = (
     "id", "source", "model", "gpu", "n_gpus", "tp", "pp", "ep", "weight_format", "kv_dtype", "engine", "isl", "osl",
     "batch_or_concurrency", "metric", "value", "unit", "note",
@@ -98,8 +99,9 @@ def _row(path: Path, number: int, row: dict[str, str]) -> SpeedRow:
         value = float(row["value"])
     except (TypeError, ValueError):
         value = math.nan
-    if not 0 < value < math.inf:
-        raise InfoptError(f"{path}:{number}: value {str(row['value'])[:60]!r} is not a number above 0")
+    if not LEAST_VALUE <= value <= MOST_VALUE:
+        what = f"value {str(row['value'])[:60]!r}"
+        raise InfoptError(f"{path}:{number}: {what} is not a number above 0, or none that is ever measured")
     return SpeedRow(
         id=row["id"],
         source=row["source"],
