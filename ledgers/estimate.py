@@ -170,15 +170,15 @@ def _constants_of_class(s: Scenario) -> StepConstants | None:
 def expected_times(s: Scenario, clock: Clock, step_floor_s: Any, cached_tokens: Any = 0) -> Times:
     """Times at the scenario's batch and lengths, which may be arrays; no step is below its floor.
 
-    Elements of an array with more sequences than were measured are NaN. `cached_tokens` of every prompt are not
+    With more sequences than were measured times are NaN. `cached_tokens` of every prompt are not
     computed anew: a prompt cache holds them.
     """
     constants, shape, batch = clock.constants, clock.shape, s.sharing_batch
-    if constants.most_sequences is not None:
-        step_floor_s = step_floor_s + unmeasured(s.batch_per_replica, constants.most_sequences)
     lengths = (s.decode_context_tokens, s.input_tokens, s.output_tokens)
     terms_s = step_terms_s(shape, constants, batch, *lengths, cached_tokens)
     tpot_s = larger(sum(terms_s.values()), step_floor_s)
+    if constants.most_sequences is not None:  # added last: the larger of a number and NaN may be either
+        tpot_s = tpot_s + unmeasured(s.batch_per_replica, constants.most_sequences)
     ttft_s = first_token_s(shape, constants, tpot_s, batch, s.input_tokens - cached_tokens, cached_tokens)
     return Times(terms_s, tpot_s, ttft_s, s.batch * s.output_tokens / (ttft_s + s.output_tokens * tpot_s))
 

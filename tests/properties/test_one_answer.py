@@ -103,7 +103,7 @@ def test_the_choice_of_hardware_is_made_of_plans(options: dict[str, Any]) -> Non
     placed = {"hw", "gpus", "tp", "pp", "dp", "ep"}
     told = ask("plan", *words(without(options, placed)), "--json").json
     assume("error" not in told)
-    assert told["choices"]
+    assert told["choices"] or told["too_small"]
     for choice in told["choices"][::7]:
         h, m = choice["hardware"], choice["model"]
         alone = {"hw": h["id"], "weights": m["weight_format"], "kv": m["kv_format"]}
