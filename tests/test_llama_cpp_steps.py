@@ -4,6 +4,8 @@ The figures of docs/accuracy.md, llama.cpp: where the ledger does not hold, that
 """
 
 import csv
+import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pytest
 
 from infopt.hardware.accelerator import HardwareChoice
 from infopt.hardware.calibration import Step
+from infopt.hardware.names import resolve_hardware
+from infopt.ledgers.estimate import NoEstimate, clock, expected_times
 from infopt.ledgers.traffic import traffic
 from infopt.profiles.catalogue import load_catalogue_model
+from infopt.profiles.resolve import resolve_model
 from infopt.profiles.step_constants import kernels_per_step
 from infopt.studies.predicted_steps import HERE, predicted_s
 from infopt.studies.scenarios import Request, build
@@ -123,3 +128,14 @@ def test_two_sequences_take_longer_than_two_steps(model: str) -> None:
     """Why a curve of batches is measured and no law is laid over it."""
     assert one("q8_0", model, 2).median_s > 2 * one("q8_0", model, 1).median_s
     assert one("q8_0", model, 8).median_s < 8 * one("q8_0", model, 1).median_s
+
+
+def test_times_of_more_sequences_than_were_measured_are_no_number() -> None:
+    """As in arrays; the plan says why in place of them."""
+    request = Request(context_tokens=4, batch=2, engine="llama.cpp", gpus=1)
+    s = build(resolve_model("8b"), resolve_hardware("h100"), request).scenario
+    compiled = clock(replace(s, batch=1))
+    assert not isinstance(compiled, NoEstimate)
+    assert compiled.constants.most_sequences == 1
+    assert math.isnan(expected_times(s, compiled, 1.0).tpot_s)
+    assert expected_times(replace(s, batch=1), compiled, 1.0).tpot_s == 1.0
