@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from fuzz.target import BrokenError, Target, file_of, text_of
+
 from infopt.errors import InfoptError
 from infopt.gate.check import Gate, gate
 from infopt.gate.policy import Policy

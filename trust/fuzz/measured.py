@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from fuzz.target import Target, file_of, text_of
+
 from infopt import api
 from infopt.errors import InfoptError
 

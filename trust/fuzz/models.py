@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from fuzz.target import Target, file_of, scratch, text_of
+
 from infopt import api
 from infopt.errors import InfoptError
 

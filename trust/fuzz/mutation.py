@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import yaml
-
 from fuzz.target import Form
 
 MOST_BYTES = 100_000

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.target import ROOT, BrokenError, Target
+
 from infopt.errors import InfoptError
 
 MOST_SECONDS = 5.0

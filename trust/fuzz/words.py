@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from fuzz.target import BrokenError, Target, scratch, text_of
+
 from infopt import units
 from infopt.cli import run
 from infopt.errors import InfoptError
