@@ -4,7 +4,6 @@ Stale pages are refreshed by the tool that the failure names. Commands shown wit
 tests/test_docs_commands.py.
 """
 
-import importlib.util
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from types import ModuleType
 
 import calibrations
 import pytest
+from scripts import script
 
 from infopt import cli_probe
 from infopt.cli import run
@@ -30,12 +30,7 @@ REFRESH = "stale: run `python tools/{}`"
 
 def tool(name: str) -> ModuleType:
     """A script of tools/, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(f"tools/{name}.py")
 
 
 TABLES = tool("docs_tables")
