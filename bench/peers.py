@@ -289,7 +289,7 @@ def main() -> None:
     parser.add_argument("--install", action="store_true", help="install the tools and leave")
     parser.add_argument("--page", action="store_true", help="write the page of the kept figures and leave")
     parser.add_argument("--write", action="store_true", help="keep the figures and write the page")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, choices=range(2, 100), metavar="N", default=9)
     parser.add_argument("--wheel", type=Path, default=None)
     options = parser.parse_args()
     asked = yaml.safe_load(ASKED.read_text(encoding="utf-8"))

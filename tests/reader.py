@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import calibrations
+import pytest
 
 from infopt.cli import run
 
@@ -58,6 +59,14 @@ MADE = (
     f"{SIMULATED} --save baseline.yaml",
     f"{SIMULATED} --weights fp8 --save fp8.yaml",
 )
+
+
+def furnished(folder: Path) -> Path:
+    """The folder with everything in it; the working directory is as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        furnish(folder)
+    return folder
 
 
 def furnish(folder: Path) -> None:

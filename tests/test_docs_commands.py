@@ -65,11 +65,7 @@ TYPED = [command for command in shown() if elsewhere(command) is None]
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("reader")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        reader.furnish(folder)
-    return folder
+    return reader.furnished(tmp_path_factory.mktemp("reader"))
 
 
 @pytest.fixture(scope="module")

@@ -245,7 +245,7 @@ def measured(run: Run, small: int, large: int) -> Found:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="one run, by its name: no record is kept")
+    parser.add_argument("--only", choices=[run.name for run in RUNS], help="one run, by its name: no record is kept")
     asked = parser.parse_args()
     table = [["run", "small", "large", "peak, small", "peak, large", "a unit", "limit", "seconds of both"]]
     every: list[Found] = []

@@ -14,7 +14,7 @@ from infopt.profiles.gguf_header import read_gguf_header
 _STRING, _ARRAY = 8, 9
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _FIRST_PAIR = 24  # bytes: magic, version, two counts
-MOST_HEADER_BYTES = 1 << 26  # 64 MiB: a vocabulary of 262,144 tokens and its merges take a quarter
+MOST_HEADER_BYTES = 1 << 26  # 64 MiB: a million tokens and merges of 30 bytes each are half of it
 
 
 def read_strings(path: str, wanted: Collection[str]) -> dict[str, Any]:

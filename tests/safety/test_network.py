@@ -96,11 +96,7 @@ COMPLETED = "from infopt.cli_completion import proposed; print(len(list(proposed
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("reader")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        reader.furnish(folder)
-    return folder
+    return reader.furnished(tmp_path_factory.mktemp("reader"))
 
 
 @pytest.fixture
